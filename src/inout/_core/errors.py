@@ -42,3 +42,7 @@ class GroundingError(InoutError):
 
 class FileError(InoutError):
     """A file cannot be read or written; the message says which, where and why."""
+
+
+class CountOverflowError(InoutError, OverflowError):
+    """A count left the range of int64; exact counting in Python integers has no such bound."""

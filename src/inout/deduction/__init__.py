@@ -1,0 +1,4 @@
+"""Inside algorithms as equations: text -> rules -> grounded forest."""
+
+from inout.deduction.facts import Facts as Facts
+from inout.deduction.program import Program as Program

@@ -1,0 +1,217 @@
+"""Desugaring: arithmetic, lists and `_` in a written rule become fresh variables and conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from inout.deduction.syntax import (
+    ANONYMOUS,
+    NIL,
+    Argument,
+    ArithmeticOperator,
+    Atom,
+    BinaryOperation,
+    Comparison,
+    Condition,
+    Constant,
+    Equation,
+    ListTerm,
+    Nil,
+    Operand,
+    PairEquation,
+    Position,
+    Term,
+    Variable,
+    WrittenAtom,
+    WrittenComparison,
+    WrittenRule,
+)
+
+# Terms are walked by recursion; real programs nest two or three deep.
+NESTING_LIMIT = 100
+
+
+class Mistake(Exception):
+    """Something wrong at one place; it becomes a ProgramError where the text is known."""
+
+    def __init__(self, message: str, position: Position) -> None:
+        super().__init__(message)
+        self.message, self.position = message, position
+
+
+@dataclass(frozen=True)
+class Desugared:
+    """A rule of plain atoms and conditions, the latter not yet in an order of evaluation."""
+
+    head: Atom
+    body: tuple[Atom, ...]
+    conditions: tuple[Condition, ...]
+
+
+def desugar(rule: WrittenRule) -> Desugared:
+    """The rule with plain arguments only; raises a Mistake where a term makes no sense.
+
+    Equal terms of a rule share one fresh variable: in `g(I+1) += g(I) * word(W, I, I+1)` the
+    head and the body then meet in the same `$1`, which is one join key more for the grounder.
+    """
+    _refuse_deep_nesting(rule)
+    fresh = _Fresh()
+    head = fresh.atom(rule.head)
+    body = tuple(fresh.atom(f) for f in rule.factors if isinstance(f, WrittenAtom))
+    for factor in rule.factors:
+        if isinstance(factor, WrittenComparison):
+            fresh.comparison(factor)
+    return Desugared(head, body, tuple(fresh.conditions))
+
+
+@dataclass
+class _Fresh:
+    """The fresh variables of one rule and the conditions that define them."""
+
+    conditions: list[Condition] = field(default_factory=list)
+    names: dict[Hashable, Variable] = field(default_factory=dict)
+    count: int = 0
+
+    def variable(self, prefix: str, position: Position) -> Variable:
+        self.count += 1
+        return Variable(f"{prefix}{self.count}", position)
+
+    def atom(self, atom: WrittenAtom) -> Atom:
+        arguments = tuple(self.argument(term) for term in atom.arguments)
+        return Atom(atom.relation, arguments, atom.position, atom.is_filter)
+
+    def argument(self, term: Term) -> Argument:
+        """The term as a plain argument; conditions that define a fresh variable are added."""
+        if isinstance(term, ListTerm):
+            if not term.elements:
+                return NIL
+            head, tail = self.pair(term)
+            if (head, tail) not in self.names:
+                variable = self.names[head, tail] = self.variable("$", term.position)
+                self.conditions.append(PairEquation(variable, head, tail, term.position))
+            return self.names[head, tail]
+        operand = self.operand(term)
+        if isinstance(operand, BinaryOperation):
+            if operand not in self.names:
+                variable = self.names[operand] = self.variable("$", operand.position)
+                self.conditions.append(Equation(variable, operand, operand.position))
+            return self.names[operand]
+        return operand
+
+    def pair(self, term: ListTerm) -> tuple[Argument, Argument]:
+        """The first element and the rest of a list that is not empty."""
+        elements = [self.argument(element) for element in term.elements]
+        tail: Argument = NIL if term.tail is None else self.argument(term.tail)
+        for element in reversed(elements[1:]):
+            if (element, tail) not in self.names:
+                variable = self.names[element, tail] = self.variable("$", term.position)
+                self.conditions.append(PairEquation(variable, element, tail, term.position))
+            tail = self.names[element, tail]
+        return elements[0], tail
+
+    def operand(self, term: Operand) -> Operand:
+        """The arithmetic of a term, with constant parts computed and a name for every `_`."""
+        match term:
+            case Variable():
+                return self.variable("_$", term.position) if term.name == ANONYMOUS else term
+            case Constant():
+                return _fitting(term)
+            case BinaryOperation():
+                left, right = self.operand(term.left), self.operand(term.right)
+                for side in (left, right):
+                    if isinstance(side, Constant) and isinstance(side.value, str):
+                        message = f"arithmetic needs integers, but {side} is a string"
+                        raise Mistake(message, side.position)
+                if term.operator == "//" and right == Constant(0):
+                    raise Mistake("division by zero", right.position)
+                return _operation(term.operator, left, right, term.position)
+            case _:
+                assert_never(term)
+
+    def comparison(self, written: WrittenComparison) -> None:
+        _refuse_kinds(written)
+        operator, left, right = written.operator, written.left, written.right
+        if operator == "=":
+            if isinstance(left, ListTerm):
+                left, right = right, left
+            if isinstance(right, ListTerm) and right.elements:
+                whole = self.argument(left)
+                if not isinstance(whole, Variable):
+                    raise Mistake(f"{left} is never equal to the list {right}", written.position)
+                head, tail = self.pair(right)
+                self.conditions.append(PairEquation(whole, head, tail, written.position))
+                return
+        sides = (self.side(left), self.side(right))
+        if operator == "=":
+            for variable, expression in (sides, sides[::-1]):
+                if isinstance(variable, Variable):
+                    self.conditions.append(Equation(variable, expression, written.position))
+                    return
+        self.conditions.append(Comparison(operator, *sides, written.position))
+
+    def side(self, term: Term) -> Operand | Nil:
+        return self.argument(term) if isinstance(term, ListTerm) else self.operand(term)
+
+
+def _operation(
+    operator: ArithmeticOperator, left: Operand, right: Operand, position: Position
+) -> Operand:
+    if not (isinstance(left, Constant) and isinstance(right, Constant)):
+        return BinaryOperation(operator, left, right, position)
+    a, b = int(left.value), int(right.value)
+    match operator:
+        case "+":
+            value = a + b
+        case "-":
+            value = a - b
+        case "*":
+            value = a * b
+        case "//":
+            value = a // b
+    return _fitting(Constant(value, position))
+
+
+def _fitting(constant: Constant) -> Constant:
+    value = constant.value
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise Mistake("the integer does not fit in 64 bits", constant.position)
+    return constant
+
+
+def _refuse_kinds(written: WrittenComparison) -> None:
+    """Raises a Mistake where a string or a list stands against something that is an integer."""
+    sides = (written.left, written.right)
+    if written.operator not in ("=", "!="):
+        reason = f"'{written.operator}' compares integers"
+    elif any(isinstance(side, BinaryOperation) for side in sides):
+        reason = "arithmetic gives an integer"
+    else:
+        return
+    for side in sides:
+        if isinstance(side, ListTerm):
+            raise Mistake(f"{reason}, but {side} is a list", side.position)
+        if isinstance(side, Constant) and isinstance(side.value, str):
+            raise Mistake(f"{reason}, but {side} is a string", side.position)
+
+
+def _refuse_deep_nesting(rule: WrittenRule) -> None:
+    for factor in (rule.head, *rule.factors):
+        terms = factor.arguments if isinstance(factor, WrittenAtom) else (factor.left, factor.right)
+        for term in terms:
+            level: list[Term] = [term]
+            for _ in range(NESTING_LIMIT):
+                level = [part for whole in level for part in _parts(whole)]
+            if level:
+                raise Mistake(f"the term is nested more than {NESTING_LIMIT} deep", term.position)
+
+
+def _parts(term: Term) -> tuple[Term, ...]:
+    match term:
+        case BinaryOperation():
+            return (term.left, term.right)
+        case ListTerm():
+            return term.elements if term.tail is None else (*term.elements, term.tail)
+        case _:
+            return ()

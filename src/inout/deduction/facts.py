@@ -1,0 +1,120 @@
+"""`Facts`: the rows of a given relation with their log-weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from inout._core.checks import as_log_weights
+from inout._core.errors import ArgumentError
+from inout.deduction.values import FIRST_STRING, INTEGER_LIMIT, Vocabulary
+
+Value = str | int
+
+
+@dataclass(frozen=True)
+class Block:
+    """The rows of one arity: which rows of the facts they are, and their values as codes."""
+
+    places: NDArray[np.int64]  # [m]
+    codes: NDArray[np.int64]  # [m, arity]; strings coded by their place in `Facts.strings`
+
+
+class Facts:
+    """Rows of strings and integers, and a log-weight for each (0 where none are given).
+
+    Rows may differ in length where a program uses the relation with several arities. Two equal
+    rows are two facts. Rows are coded once here, so keep a `Facts` and use it again.
+
+    >>> rule = Facts([("S", "NP", "VP"), ("NP", "she")], log_weights=[-0.1, -2.3])
+    >>> rule
+    Facts(2 rows)
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[Sequence[Value]] | NDArray[np.int64],
+        log_weights: Tensor | Sequence[float] | NDArray[np.float64] | None = None,
+    ) -> None:
+        self.rows = rows
+        self.log_weights: Float[Tensor, " rows"] = as_log_weights(
+            "log_weights", log_weights, len(rows)
+        )
+        self.strings, self.blocks = _encode(rows)
+
+    @staticmethod
+    def of(given: Facts | Mapping[tuple[Value, ...], float] | Iterable[Sequence[Value]]) -> Facts:
+        """Facts from a mapping {row: log-weight}, or from rows alone."""
+        if isinstance(given, Facts):
+            return given
+        if isinstance(given, Mapping):
+            rows = [row if isinstance(row, tuple) else (row,) for row in given]
+            return Facts(rows, list(given.values()))
+        return Facts(given if isinstance(given, np.ndarray) else list(given))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return f"Facts({len(self)} rows)"
+
+    def coded(self, vocabulary: Vocabulary) -> dict[int, Block]:
+        """The rows by arity, coded in a program's vocabulary."""
+        spelling = np.array([vocabulary.string(s) for s in self.strings], dtype=np.int64)
+        blocks = {}
+        for arity, block in self.blocks.items():
+            codes = block.codes
+            if len(spelling):
+                is_string = codes >= FIRST_STRING
+                place = np.where(is_string, codes - FIRST_STRING, 0)
+                codes = np.where(is_string, spelling[place], codes)
+            blocks[arity] = Block(block.places, codes)
+        return blocks
+
+
+def _encode(
+    rows: Sequence[Sequence[Value]] | NDArray[np.int64],
+) -> tuple[list[str], dict[int, Block]]:
+    if isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.dtype.kind in "iu":
+        codes = rows.astype(np.int64)
+        if (np.abs(codes) >= INTEGER_LIMIT).any():
+            raise ArgumentError("integers in facts must be smaller than 2**40 in size")
+        return [], {rows.shape[1]: Block(np.arange(len(rows)), codes)}
+    spelling: dict[str, int] = {}
+    places: dict[int, list[int]] = {}
+    values: dict[int, list[int]] = {}
+    for place, row in enumerate(rows):
+        if isinstance(row, str | int):
+            raise ArgumentError(
+                f"each row of facts must be a tuple of values. Got {row!r} at row {place}"
+            )
+        coded = []
+        for value in row:
+            if isinstance(value, str):
+                coded.append(FIRST_STRING + spelling.setdefault(value, len(spelling)))
+            elif isinstance(value, int | np.integer) and not isinstance(value, bool):
+                if abs(int(value)) >= INTEGER_LIMIT:
+                    raise ArgumentError(
+                        f"integers in facts must be smaller than 2**40 in size. "
+                        f"Got {value} at row {place}"
+                    )
+                coded.append(int(value))
+            else:
+                raise ArgumentError(
+                    f"facts hold strings and integers. Got {value!r} at row {place}"
+                )
+        places.setdefault(len(coded), []).append(place)
+        values.setdefault(len(coded), []).extend(coded)
+    blocks = {
+        arity: Block(
+            np.array(at, dtype=np.int64),
+            np.array(values[arity], dtype=np.int64).reshape(len(at), arity),
+        )
+        for arity, at in places.items()
+    }
+    return list(spelling), blocks

@@ -1,0 +1,323 @@
+"""Semi-naive grounding: all items and edges that facts and rules give, as a `Forest`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from inout._core.errors import ArgumentError, GroundingError
+from inout.deduction.beam import Beam
+from inout.deduction.engine import JoinTooLargeError
+from inout.deduction.evaluate import evaluate_rule
+from inout.deduction.facts import Facts
+from inout.deduction.plan import Plan, make_plan
+from inout.deduction.relation import Part, Relation, View
+from inout.deduction.strata import Stratum, existential_filters, stratify, weighted_relations
+from inout.deduction.syntax import Atom, ParsedProgram, Rule
+from inout.deduction.values import Vocabulary
+from inout.forest import Forest, Item
+from inout.forest.assembly import assemble
+from inout.forest.labels import LazyLabels
+
+Progress = Callable[[int, int], None]  # items so far, edges so far
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Where grounding gives up instead of filling memory or running for ever."""
+
+    edges: int = 50_000_000
+    rounds: int = 100_000
+
+
+@dataclass(frozen=True)
+class EdgeChunk:
+    """Edges of one firing of a rule: head rows, and for every tail its relation and rows."""
+
+    head: Relation
+    heads: NDArray[np.int32]  # [n]
+    tails: tuple[tuple[Relation, NDArray[np.int32]], ...]  # [n] each
+
+
+@dataclass
+class Grounding:
+    """The state of one run: relations, edges so far, plans made so far."""
+
+    program: ParsedProgram
+    facts: Mapping[str, Facts]
+    limits: Limits
+    beam: Beam
+    progress: Progress | None
+    vocabulary: Vocabulary = field(default_factory=Vocabulary)
+    derived: dict[str, Relation] = field(default_factory=dict)
+    given: dict[tuple[str, int], Relation] = field(default_factory=dict)
+    axiom_rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    chunks: list[EdgeChunk] = field(default_factory=list)
+    num_edges: int = 0
+    plans: dict[tuple[int, int | None], Plan] = field(default_factory=dict)
+    fan_outs: dict[tuple[str, int, tuple[int, ...]], float] = field(default_factory=dict)
+
+    def run(self, goal: str) -> Forest:
+        rules = existential_filters(self.program)
+        self.derived = {
+            rule.head.relation: Relation(rule.head.relation, rule.head.arity) for rule in rules
+        }
+        self._load_facts()
+        weighted = weighted_relations(rules, goal)
+        for stratum in stratify(rules):
+            self._run_stratum(stratum, weighted)
+        return self._forest(goal)
+
+    # ------------------------------------------------------------------- facts
+
+    def _load_facts(self) -> None:
+        """Number the facts whose weight is not zero as axioms, relation by relation."""
+        first_row, first_axiom, rows = 0, 0, []
+        for name, facts in self.facts.items():
+            finite = (facts.log_weights.detach() > -torch.inf).cpu().numpy()
+            for arity, block in facts.coded(self.vocabulary).items():
+                kept = finite[block.places]
+                codes, places = block.codes[kept], block.places[kept]
+                numbers = np.arange(first_axiom, first_axiom + len(codes))
+                self.given[name, arity] = Relation(name, arity, View(codes, numbers))
+                rows.append(first_row + places)
+                first_axiom += len(codes)
+            first_row += len(facts)
+        self.axiom_rows = np.concatenate([np.empty(0, dtype=np.int64), *rows])
+        self.beam.start(self.derived, self.facts, self.axiom_rows)
+        for (name, arity), relation in self.given.items():
+            if name in self.derived and arity == self.derived[name].arity:
+                # Given and derived: the derived item has one edge more, from the fact itself.
+                assert relation.given is not None
+                head = self.derived[name]
+                numbers = head.table.add(relation.given.rows)
+                self._add_edges(head, numbers, [(relation, relation.given.numbers)])
+
+    def _relation(self, atom: Atom) -> Relation:
+        if atom.relation in self.derived:
+            return self.derived[atom.relation]
+        known = self.given.get((atom.relation, atom.arity))
+        if known is None:
+            nothing = View(np.empty((0, atom.arity), dtype=np.int64), np.empty(0, dtype=np.int64))
+            known = self.given[atom.relation, atom.arity] = Relation(
+                atom.relation, atom.arity, nothing
+            )
+        return known
+
+    # ------------------------------------------------------------------ rounds
+
+    def _run_stratum(self, stratum: Stratum, weighted: set[str]) -> None:
+        """Fire the stratum's rules until nothing new comes.
+
+        A rule with recursive atoms fires once for each of them: that one ranges over the rows of
+        the last round, those before it over older rows, those after it over all, so that every
+        combination of rows is met exactly once.
+        """
+        relations = [self.derived[name] for name in stratum.relations]
+        for rule in stratum.rules:
+            if not self._recursive_atoms(rule, stratum):
+                self._fire(rule, None, [], weighted)
+        rounds = 0
+        while True:
+            self.beam.select(relations)
+            if not any([relation.advance() for relation in relations]):
+                return
+            for rule in stratum.rules:
+                recursive = self._recursive_atoms(rule, stratum)
+                for place in recursive:
+                    self._fire(rule, place, recursive, weighted)
+            rounds += 1
+            if rounds > self.limits.rounds:
+                newest = max(relations, key=len)
+                label = self._label(newest, len(newest) - 1)
+                raise GroundingError(
+                    f"still deriving new items after {self.limits.rounds:,} rounds, the newest "
+                    f"{label}; does a rule count without end? (max_rounds sets this limit)"
+                )
+
+    @staticmethod
+    def _recursive_atoms(rule: Rule, stratum: Stratum) -> list[int]:
+        return [p for p, atom in enumerate(rule.body) if atom.relation in stratum.relations]
+
+    def _fire(
+        self, rule: Rule, place: int | None, recursive: list[int], weighted: set[str]
+    ) -> None:
+        def view_of(other: int) -> View:
+            part: Part = "all"
+            if other in recursive and place is not None:
+                part = "new" if other == place else "old" if other < place else "all"
+            return self._relation(rule.body[other]).view(part)
+
+        if place is not None and not len(view_of(place).rows):
+            return
+        plan = self.plans.get((id(rule), place))
+        if plan is None:
+            plan = self.plans[id(rule), place] = make_plan(rule, place, self._fan_out)
+        try:
+            room = self.limits.edges - self.num_edges
+            result = evaluate_rule(plan, view_of, self.vocabulary, max(room, 0))
+        except JoinTooLargeError as error:
+            raise GroundingError(
+                f"grounding stopped at the limit of {self.limits.edges:,} edges: "
+                f"{self.num_edges:,} so far, and the rule in line {rule.position.line} would join "
+                f"{error.rows:,} more rows. Give a larger max_edges, or a smaller problem"
+            ) from None
+        if result is None:
+            return
+        head_rows, tails = result
+        head = self.derived[rule.head.relation]
+        numbers = head.table.add(head_rows)
+        if head.name in weighted:
+            atoms = [atom for atom in rule.body if not atom.is_filter]
+            self._add_edges(
+                head, numbers, [(self._relation(a), t) for a, t in zip(atoms, tails, strict=True)]
+            )
+
+    def _add_edges(
+        self,
+        head: Relation,
+        heads: NDArray[np.int64],
+        tails: list[tuple[Relation, NDArray[np.int64]]],
+    ) -> None:
+        chunk = EdgeChunk(
+            head,
+            heads.astype(np.int32),
+            tuple((relation, numbers.astype(np.int32)) for relation, numbers in tails),
+        )
+        self.chunks.append(chunk)
+        self.num_edges += len(heads)
+        self.beam.add(chunk)
+        if self.progress is not None:
+            self.progress(sum(len(r) for r in self.derived.values()), self.num_edges)
+
+    def _fan_out(self, atom: Atom, columns: tuple[int, ...]) -> float:
+        """Mean number of rows for a known value of the columns; derived relations are guessed."""
+        relation = self._relation(atom)
+        if relation.given is None:
+            return 0.5 if len(columns) == atom.arity else 16.0 ** (atom.arity - len(columns))
+        if not columns:
+            return float(len(relation))
+        key = (atom.relation, atom.arity, columns)
+        if key not in self.fan_outs:
+            rows = relation.given.rows[:, columns]
+            self.fan_outs[key] = len(rows) / max(len(np.unique(rows, axis=0)), 1)
+        return self.fan_outs[key]
+
+    # ------------------------------------------------------------------ forest
+
+    def _label(self, relation: Relation, number: int) -> Item:
+        row = (relation.given.rows if relation.given else relation.table.rows)[number]
+        return Item(relation.name, tuple(self.vocabulary.decode(int(code)) for code in row))
+
+    def _sorted_rows(self, relation: Relation) -> NDArray[np.int64]:
+        """The rows of a relation by their values: numbers in order, then strings in order."""
+
+        def key(number: int) -> list[tuple[bool, Hashable]]:
+            return [(isinstance(v, str), v) for v in self._label(relation, number).arguments]
+
+        return np.array(sorted(range(len(relation)), key=key), dtype=np.int64)
+
+    def _forest(self, goal: str) -> Forest:
+        goal_relation = self.derived[goal]
+        if goal_relation.arity == 0:
+            # Without a derivation the goal is still an item, of weight zero.
+            goal_relation.table.add(np.empty((1, 0), dtype=np.int64))
+        first = len(self.axiom_rows)
+        offsets: dict[str, int] = {}
+        for name, relation in self.derived.items():
+            offsets[name] = first
+            first += len(relation)
+        if first >= 2**31:
+            raise GroundingError(f"a forest holds fewer than 2**31 items. Got {first:,}")
+
+        def numbers(relation: Relation, rows: NDArray[np.int32]) -> NDArray[np.int32]:
+            return rows if relation.given is not None else rows + np.int32(offsets[relation.name])
+
+        heads = [numbers(c.head, c.heads) for c in self.chunks]
+        lengths = [np.full(len(c.heads), len(c.tails)) for c in self.chunks]
+        tails = [
+            np.stack([numbers(r, rows) for r, rows in c.tails], axis=1).ravel()
+            for c in self.chunks
+            if c.tails
+        ]
+        nothing = np.empty(0, dtype=np.int32)
+        goals = self._sorted_rows(goal_relation)
+        fields = assemble(
+            np.concatenate([nothing, *heads]),
+            np.concatenate([[0], np.cumsum(np.concatenate([nothing, *lengths]))]).astype(np.int64),
+            np.concatenate([nothing, *tails]),
+            {name: facts.log_weights for name, facts in self.facts.items()}
+            or {"facts": torch.zeros(0, dtype=torch.float64)},
+            self.axiom_rows,
+            offsets[goal] + goals,
+            GroundLabels(self, list(offsets.values())),
+        )
+        return Forest(**fields, single_goal=goal_relation.arity == 0)
+
+
+class GroundLabels(LazyLabels):
+    """Labels of a grounded program's items: axioms first, then relation by relation."""
+
+    def __init__(self, grounding: Grounding, offsets: list[int]) -> None:
+        self._grounding = grounding
+        derived = list(grounding.derived.values())
+        given = [r for r in grounding.given.values() if len(r)]
+        self._relations = [*given, *derived]
+        sizes = [len(r) for r in given]
+        self._firsts = np.array([*np.cumsum([0, *sizes])[: len(sizes)], *offsets], dtype=np.int64)
+        self._size = len(grounding.axiom_rows) + sum(len(r) for r in derived)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def label(self, index: int) -> Hashable:
+        """The ground term of item `index`."""
+        place = int(np.searchsorted(self._firsts, index, side="right")) - 1
+        return self._grounding._label(
+            self._relations[place], index - int(self._firsts[place])
+        )
+
+
+def ground(
+    program: ParsedProgram,
+    goal: str,
+    facts: Mapping[str, Facts],
+    limits: Limits,
+    beam: Mapping[str, int],
+    progress: Progress | None,
+) -> Forest:
+    """The forest of all derivations of `goal`; see `Program.ground`."""
+    _check_facts(program, facts)
+    for name in beam:
+        if name not in program.derived:
+            raise ArgumentError(f"beam names {name!r}, which no rule of the program derives")
+    return Grounding(program, facts, limits, Beam(dict(beam)), progress).run(goal)
+
+
+def _check_facts(program: ParsedProgram, facts: Mapping[str, Facts]) -> None:
+    used, derived = program.used, program.derived
+    for name, use in used.items():
+        if name not in facts and name not in derived:
+            known = ", ".join([*facts, *derived]) or "none"
+            raise program.error(
+                f"{name} is neither given as facts nor derived by a rule (there are {known})",
+                use.position,
+            )
+    for name, given in facts.items():
+        arities = set(used[name].arities if name in used else ())
+        if name in derived:
+            arities.add(derived[name])
+        if not arities:
+            needed = ", ".join(n for n in used if n not in derived)
+            raise ArgumentError(f"no rule uses the facts {name!r}; the program needs {needed}")
+        for arity, block in given.blocks.items():
+            if arity not in arities:
+                expected = " or ".join(str(a) for a in sorted(arities))
+                raise ArgumentError(
+                    f"rows of {name!r} must have {expected} values, as the program uses it. "
+                    f"Got {arity} in row {block.places[0]}: {given.rows[int(block.places[0])]}"
+                )

@@ -1,0 +1,86 @@
+"""`Program`: an inside algorithm written as equations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from inout._core.checks import at_least
+from inout._core.errors import ProgramError
+from inout.deduction.facts import Facts, Value
+from inout.deduction.ground import Limits, Progress, ground
+from inout.deduction.parser import parse_program
+from inout.forest import Forest
+
+Given = Facts | Mapping[tuple[Value, ...], float] | Iterable[Sequence[Value]]
+
+
+class Program:
+    """Equations that say how items are derived from others and from given facts.
+
+    >>> program = Program('''
+    ...     goal        += beta("S", 0, N) * length(N).
+    ...     beta(X,I,K) += rule(X,Y,Z) * beta(Y,I,J) * beta(Z,J,K).
+    ...     beta(X,I,K) += rule(X,W) * word(W,I,K).
+    ... ''')
+    >>> forest = program.ground({
+    ...     "rule": {("S", "S", "S"): -1.0, ("S", "a"): -0.5},
+    ...     "word": [("a", 0, 1), ("a", 1, 2), ("a", 2, 3)],
+    ...     "length": [(3,)],
+    ... })
+    >>> forest.count()
+    2
+    >>> forest.expected_counts("rule").tolist()
+    [2.0, 3.0]
+
+    `goal` is the relation whose items are the forest's goals. Mistakes in the text raise
+    `ProgramError` with line, column and caret. `docs/language.md` describes the language.
+    """
+
+    def __init__(self, text: str, *, goal: str = "goal", source: str = "program") -> None:
+        self.goal = goal
+        self.parsed = parse_program(text, source)
+        if goal not in self.parsed.derived:
+            raise ProgramError(
+                f"no rule derives {goal!r}, the goal of the program", text, 1, 1, source
+            )
+
+    @property
+    def text(self) -> str:
+        """The program as written."""
+        return self.parsed.text
+
+    @property
+    def inputs(self) -> dict[str, tuple[int, ...]]:
+        """The relations that must be given as facts, with the arities they are used with."""
+        derived = self.parsed.derived
+        return {n: use.arities for n, use in self.parsed.used.items() if n not in derived}
+
+    def ground(
+        self,
+        facts: Mapping[str, Given],
+        *,
+        max_edges: int = Limits.edges,
+        max_rounds: int = Limits.rounds,
+        beam: Mapping[str, int] | None = None,
+        progress: Progress | None = None,
+    ) -> Forest:
+        """The forest of all derivations of the goal from these facts.
+
+        Each relation is given as `Facts`, as {row: log-weight}, or as rows of weight one. A fact
+        of log-weight -inf is left out. Gradients of `log_partition` reach the log-weights, and
+        `expected_counts(name)` lines up with the rows. Several goals (a goal with arguments) are
+        ordered by name.
+
+        Semi-naive joins over whole columns: time is linear in the edges, plus a fraction of a
+        millisecond for each rule and round. Stops with `GroundingError` beyond `max_edges`
+        edges (or rows of an intermediate join) and `max_rounds` rounds. `beam={"state": 8}` lets
+        only the 8 heaviest items that `state` gains in a round go on; the forest then holds what
+        was kept, and is differentiated as such. `progress(items, edges)` is called as it grows.
+        """
+        limits = Limits(at_least("max_edges", max_edges, 1), at_least("max_rounds", max_rounds, 1))
+        given = {name: Facts.of(rows) for name, rows in facts.items()}
+        return ground(self.parsed, self.goal, given, limits, beam or {}, progress)
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(self.inputs)
+        return f"Program({len(self.parsed.rules)} rules, facts needed: {inputs})"

@@ -1,0 +1,117 @@
+"""Entropy, expectations and covariances: derivatives of log Z, put together in torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from inout._core.errors import ArgumentError
+from inout.kernels.forest import op
+
+if TYPE_CHECKING:
+    from inout.forest.forest import Forest
+
+
+def as_item_values(
+    forest: Forest, f: Tensor | Mapping[str, Any] | Callable[[Hashable], float]
+) -> Float[Tensor, " v"]:
+    """An additive function as one number for each item; see `Forest.expectation`."""
+    like = forest.log_weights
+    if isinstance(f, Tensor):
+        if f.shape != (forest.num_items,):
+            raise ArgumentError(
+                f"f must have one value per item, [{forest.num_items}]. Got {list(f.shape)}"
+            )
+        return f.to(like)
+    if isinstance(f, Mapping):
+        parts = []
+        for name, weights in forest.relations.items():
+            values = torch.as_tensor(f.get(name, torch.zeros_like(weights))).to(like)
+            if values.shape != weights.shape:
+                raise ArgumentError(
+                    f"f[{name!r}] must have one value per fact, [{len(weights)}]. "
+                    f"Got {list(values.shape)}"
+                )
+            parts.append(values)
+        if unknown := set(f) - set(forest.relations):
+            raise ArgumentError(f"f names relations that have no facts: {sorted(unknown)}")
+        axioms = torch.cat(parts)[forest.axiom_rows.to(like.device)]
+        return torch.nn.functional.pad(axioms, (0, forest.num_items - len(axioms)))
+    if callable(f):
+        return torch.tensor([float(f(label)) for label in forest.labels]).to(like)
+    raise ArgumentError(
+        f"f must be a tensor, a mapping of relations or a function of a label. Got {type(f)}"
+    )
+
+
+def _for_each_goal(
+    forest: Forest, per_item: Callable[[Tensor], Float[Tensor, " v"]]
+) -> Float[Tensor, "*g"]:
+    """Sums over items, goal by goal, of `per_item(goals)`, which is additive over goals.
+
+    One pass serves all goals of a batch, because each item belongs to one of them; goals that
+    share items need a pass each.
+    """
+    goals = forest.goal_items
+    if forest.goal_of_item is not None:
+        owners = forest.goal_of_item.to(goals.device)
+        terms = per_item(goals)
+        return terms.new_zeros(len(goals)).index_add(0, owners, terms)
+    sums = [per_item(goal[None]).sum() for goal in goals]
+    return sums[0] if forest.single_goal else torch.stack(sums)
+
+
+def expectation(forest: Forest, f: Any) -> Float[Tensor, "*g"]:
+    """E[F] for each goal."""
+    values = as_item_values(forest, f)
+    return _for_each_goal(forest, lambda goals: _weigh(forest._item_counts(goals), values))
+
+
+def _weigh(counts: Tensor, values: Tensor) -> Tensor:
+    """counts * values where the count is not zero (0 times -inf is 0 here)."""
+    return counts * torch.where(counts == 0, 0.0, values)
+
+
+def entropy(forest: Forest) -> Float[Tensor, "*g"]:
+    """log Z - E[log weight] for each goal."""
+    return forest.log_partition() - expectation(forest, forest.item_weights)
+
+
+def covariance(forest: Forest, f: Any, g: Any) -> Float[Tensor, "*g"]:
+    """Cov[F, G] for each goal: the Hessian of log Z between the two."""
+    left, right = as_item_values(forest, f), as_item_values(forest, g)
+    keep = torch.is_grad_enabled()
+
+    def terms(goals: Tensor) -> Tensor:
+        with torch.enable_grad():
+            weights = forest.item_weights
+            if not weights.requires_grad:
+                weights = weights.detach().requires_grad_()
+            ones = torch.ones(len(goals), dtype=weights.dtype, device=weights.device)
+            counts = op.item_counts(forest.arrays, weights, goals, ones, forest.tier)
+            (row,) = torch.autograd.grad(
+                (counts * left).sum(), weights, create_graph=keep, materialize_grads=True
+            )
+        return row * right
+
+    return _for_each_goal(forest, terms)
+
+
+def local_probabilities(forest: Forest) -> Float[Tensor, " e"]:
+    """exp(sum of log tails - log head) for each edge."""
+    arrays, device = forest.arrays, forest.log_weights.device
+    everything = torch.arange(arrays.num_items, device=device)
+    values = op.log_values(arrays, forest.item_weights, everything, forest.tier)
+    heads = torch.from_numpy(arrays.heads).long().to(device)
+    tails = torch.from_numpy(arrays.tails).long().to(device)
+    lengths = torch.from_numpy(arrays.tail_offsets).to(device).diff()
+    edge_of_tail = torch.repeat_interleave(torch.arange(arrays.num_edges, device=device), lengths)
+    products = values.new_zeros(arrays.num_edges).index_add(0, edge_of_tail, values[tails])
+    dead = products == -torch.inf
+    # Where an edge weighs nothing its share is 0, also below a head of weight nothing.
+    logs = torch.where(dead, 0.0, products) - torch.where(dead, 0.0, values[heads])
+    return torch.where(dead, 0.0, logs.exp())

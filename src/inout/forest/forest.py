@@ -1,0 +1,335 @@
+"""`Forest`: an explicit, immutable set of weighted derivations, and every question about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from inout._core.checks import as_log_weights, at_least
+from inout._core.errors import ArgumentError, ForestError
+from inout.forest import batching, decoding, expectations, export, pictures, pruning
+from inout.forest.derivation import Derivation, Derivations
+from inout.forest.local import LocalForest
+from inout.forest.marginals import Marginals
+from inout.kernels.forest import op
+from inout.kernels.forest.arrays import ForestArrays
+from inout.kernels.forest.reference import reference_inside
+from inout.semirings import Counting, CountOverflowError, Semiring
+
+Additive = Tensor | Mapping[str, Any] | Callable[[Hashable], float]
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """All derivations of one or more goals, packed: items, edges between them, axiom weights.
+
+    The weight of a derivation is the product of the weights of its axioms (its leaves), once for
+    each use. With one goal a query returns the thing itself; with several (`Forest.batch`, or a
+    program whose goals have arguments) it returns one result per goal, in the order of `goals`.
+
+    >>> from inout import ForestBuilder
+    >>> builder = ForestBuilder()
+    >>> a, b = builder.axiom("a", log_weight=0.0), builder.axiom("b", log_weight=0.0)
+    >>> builder.edge("S", [a, a])
+    >>> builder.edge("S", [b])
+    >>> forest = builder.build(goal="S")
+    >>> forest.count(), forest.log_partition().exp().item()
+    (2, 2.0)
+    >>> forest.marginals()["a"]
+    1.0
+    """
+
+    arrays: ForestArrays
+    relations: Mapping[str, Float[Tensor, " rows"]]
+    axiom_rows: Int[Tensor, " a"]  # of every axiom: its row in the relations, one after another
+    labels: Sequence[Hashable]
+    single_goal: bool = True
+    goal_of_item: Int[Tensor, " v"] | None = None  # where goals share no items (a batch)
+    tier: op.Tier | None = None
+    log_weights: Float[Tensor, " a"] = field(init=False)
+
+    def __post_init__(self) -> None:
+        rows = torch.cat(list(self.relations.values()))
+        object.__setattr__(self, "log_weights", rows[self.axiom_rows.to(rows.device)])
+
+    # ------------------------------------------------------------------ shape
+
+    @property
+    def num_items(self) -> int:
+        """Number of items, axioms included."""
+        return self.arrays.num_items
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges."""
+        return self.arrays.num_edges
+
+    @property
+    def goals(self) -> list[Hashable]:
+        """Labels of the goal items."""
+        return [self.labels[int(goal)] for goal in self.arrays.goals]
+
+    @cached_property
+    def index(self) -> Mapping[Hashable, int]:
+        """Number of the item with a given label (the last one, where labels repeat)."""
+        return {label: i for i, label in enumerate(self.labels)}
+
+    @property
+    def item_weights(self) -> Float[Tensor, " v"]:
+        """Log-weights of all items: the axioms' own, 0 for derived items."""
+        num_derived = self.arrays.num_items - self.arrays.num_axioms
+        return torch.nn.functional.pad(self.log_weights, (0, num_derived))
+
+    @property
+    def goal_items(self) -> Int[Tensor, " g"]:
+        """Numbers of the goal items."""
+        return torch.from_numpy(self.arrays.goals).to(self.log_weights.device)
+
+    def with_weights(self, **log_weights: Tensor) -> Forest:
+        """The same derivations under new log-weights for some relations, row by row.
+
+        Nothing is grounded or sorted again, which is what a training loop wants. Rows that had
+        weight -inf when a program was grounded stay out.
+        """
+        relations = dict(self.relations)
+        for name, values in log_weights.items():
+            self._check_relation(name)
+            relations[name] = as_log_weights(name, values, len(relations[name]))
+        return replace(self, relations=relations)
+
+    def with_tier(self, tier: op.Tier | None) -> Forest:
+        """The same forest computed by "cpu", "gpu" or "reference" code (None: chosen by device)."""
+        if tier not in (None, "cpu", "gpu", "reference"):
+            raise ArgumentError(f'tier must be "cpu", "gpu", "reference" or None. Got {tier!r}')
+        return replace(self, tier=tier)
+
+    def _check_relation(self, name: str) -> None:
+        if name not in self.relations:
+            known = ", ".join(self.relations)
+            raise ArgumentError(f"no facts are called {name!r}; this forest has {known}")
+
+    # ------------------------------------------------- log Z and its derivatives
+
+    def log_partition(self) -> Float[Tensor, "*g"]:
+        """log Z: the log of the total weight of all derivations, -inf if there are none.
+
+        Differentiable twice (and more) with respect to every relation's log-weights; its
+        gradient is the expected counts. O(e) time and memory.
+        """
+        values = op.log_values(self.arrays, self.item_weights, self.goal_items, self.tier)
+        return values[0] if self.single_goal else values
+
+    def expected_counts(self, relation: str | None = None) -> Float[Tensor, " n"]:
+        """Expected number of uses of every fact of a relation, in the order of its rows.
+
+        Without a relation: of every item of the forest. Several goals: the sum over them.
+        Differentiable. O(e): one inside and one outside pass (Eisner 2016, section 5).
+        """
+        counts = self._item_counts()
+        if relation is None:
+            return counts
+        self._check_relation(relation)
+        names = list(self.relations)
+        first = sum(len(self.relations[n]) for n in names[: names.index(relation)])
+        size = sum(len(rows) for rows in self.relations.values())
+        rows = self.axiom_rows.to(counts.device)
+        spread = counts.new_zeros(size).index_add(0, rows, counts[: self.arrays.num_axioms])
+        return spread[first : first + len(self.relations[relation])]
+
+    def _item_counts(self, goals: Tensor | None = None) -> Float[Tensor, " v"]:
+        goals = self.goal_items if goals is None else goals
+        weights = self.item_weights
+        ones = torch.ones(len(goals), dtype=weights.dtype, device=weights.device)
+        return op.item_counts(self.arrays, weights, goals, ones, self.tier)
+
+    def marginals(self) -> Marginals:
+        """A mapping from every item's label to its expected count, axioms included."""
+        return Marginals(self.labels, self.expected_counts())
+
+    def log_prob(self, derivation: Derivation) -> Float[Tensor, ""]:
+        """Log-probability of a derivation of this forest; differentiable."""
+        if derivation.forest.arrays is not self.arrays:
+            raise ForestError("this derivation belongs to another forest")
+        used = [item for item, _ in derivation.walk() if item < self.arrays.num_axioms]
+        root = torch.tensor([derivation.root], device=self.log_weights.device)
+        log_z = op.log_values(self.arrays, self.item_weights, root, self.tier)[0]
+        return self.log_weights[used].sum() - log_z
+
+    def local_probabilities(self) -> Float[Tensor, " e"]:
+        """Probability of every edge given its head, p(e) = prod(tails) / value(head).
+
+        The edges of a head that has derivations sum to 1: the forest as a PCFG (Eisner 2016,
+        equations 17 and 18). 0 below a head of weight zero. Differentiable. O(e).
+        """
+        return expectations.local_probabilities(self)
+
+    def entropy(self) -> Float[Tensor, "*g"]:
+        """Entropy of the distribution over derivations, in nats; -inf if there are none.
+
+        H = log Z - E[log weight]. Differentiable. O(e).
+        """
+        return expectations.entropy(self)
+
+    def expectation(self, f: Additive) -> Float[Tensor, "*g"]:
+        """E[F] of an additive function, F(derivation) = sum of f over its items. O(e).
+
+        `f` is {relation: values, one for each row}, a tensor [v] over all items, or a function
+        of an item's label. Differentiable in the weights and in f.
+        """
+        return expectations.expectation(self, f)
+
+    def covariance(self, f: Additive, g: Additive) -> Float[Tensor, "*g"]:
+        """Cov[F, G] of two additive functions: a second derivative of log Z. O(e)."""
+        return expectations.covariance(self, f, g)
+
+    def expected_product(self, f: Additive, g: Additive) -> Float[Tensor, "*g"]:
+        """E[F G] of two additive functions (Li & Eisner 2009). O(e)."""
+        return self.covariance(f, g) + self.expectation(f) * self.expectation(g)
+
+    def evaluate(
+        self, semiring: Semiring[Any], values: Additive | None = None, *, every_item: bool = False
+    ) -> Any:
+        """The value of each goal (or of every item) in any semiring.
+
+        Leaves are `semiring.lift(log_weights)`; semirings that carry functions (expectation,
+        polynomial) also take their `values` [a, d] at the axioms. Level by level in torch.
+        """
+        lift = semiring.lift
+        leaves = lift(self.log_weights) if values is None else lift(self.log_weights, values)
+        device = self.log_weights.device
+        result = reference_inside(self.arrays, semiring, leaves, device=device)
+        if every_item:
+            return result
+        result = semiring.take(result, self.goal_items)
+        if not self.single_goal:
+            return result
+        return tuple(x[0] for x in result) if isinstance(result, tuple) else result[0]
+
+    def count(self) -> int | list[int]:
+        """Exact number of derivations whose weight is not zero, as a Python integer.
+
+        >>> from inout import ForestBuilder
+        >>> builder = ForestBuilder()
+        >>> one = builder.axiom("one")
+        >>> for level in range(100):
+        ...     below = one if level == 0 else level - 1
+        ...     builder.edge(level, [below])
+        ...     builder.edge(level, [below, one])
+        >>> builder.build(goal=99).count() == 2**100
+        True
+        """
+        try:
+            result = self.evaluate(Counting(exact=False))
+        except CountOverflowError:
+            result = self.evaluate(Counting(exact=True))
+        return int(result) if self.single_goal else [int(x) for x in result]
+
+    # ------------------------------------------------------- single derivations
+
+    def _per_goal(self, query: Callable[[int], Any]) -> Any:
+        results = [query(int(goal)) for goal in self.arrays.goals]
+        return results[0] if self.single_goal else results
+
+    def argmax(self) -> Derivation | None | list[Derivation | None]:
+        """The heaviest derivation (Viterbi), None if there is none. O(e)."""
+        return self._per_goal(lambda goal: decoding.argmax(self, goal))  # type: ignore[no-any-return]
+
+    def kbest(self, k: int) -> Derivations | list[Derivations]:
+        """The k heaviest derivations in decreasing weight, fewer if there are fewer.
+
+        Exact, lazy, without duplicates; ties come in a fixed order (Huang & Chiang 2005,
+        algorithm 3). O(e + k |tree| log k).
+        """
+        k = at_least("k", k, 0)
+        return self._per_goal(lambda goal: decoding.kbest(self, goal, k))  # type: ignore[no-any-return]
+
+    def derivations(self) -> Iterator[Derivation]:
+        """All derivations of a single goal, lazily, in decreasing weight."""
+        if not self.single_goal:
+            raise ForestError("derivations() needs a forest with one goal; use kbest(k) on a batch")
+        return decoding.derivations(self, int(self.arrays.goals[0]))
+
+    def min_risk(
+        self, gain: Additive | None = None
+    ) -> Derivation | None | list[Derivation | None]:
+        """The derivation with the highest expected gain, None if there is none. O(e).
+
+        The gain of answering T when T' is right is the sum of `gain` over the items of T that
+        T' has too, so its expectation weighs each item by its expected count (Goodman 1996).
+        Default: one point for each derived item. The result's `log_weight` is still its weight.
+        """
+        return self._per_goal(lambda goal: decoding.min_risk(self, goal, gain))  # type: ignore[no-any-return]
+
+    @cached_property
+    def normalised(self) -> LocalForest:
+        """The locally normalised forest with alias tables, made once, for quick sampling."""
+        return LocalForest.of(self)
+
+    def sample(
+        self, n: int, *, generator: torch.Generator
+    ) -> Derivations | list[Derivations]:
+        """n independent derivations, each with probability weight / Z.
+
+        O(e) once, then O(size of the tree) a sample. The same generator state gives the same
+        samples on any number of threads.
+        """
+        n = at_least("n", n, 0)
+        return self._per_goal(lambda goal: self.normalised.sample(goal, n, generator))  # type: ignore[no-any-return]
+
+    # ------------------------------------------------------ forests from forests
+
+    def prune(self, threshold: float) -> Forest:
+        """The forest of the edges used with posterior probability of at least `threshold`.
+
+        A forest of its own: its log Z is at most this one's, and its derivatives are those of
+        the pruned sum. Gradients still reach the same relations. O(e).
+        """
+        return pruning.prune(self, threshold)
+
+    @staticmethod
+    def batch(forests: Sequence[Forest]) -> Forest:
+        """The disjoint union of forests, whose queries answer for all their goals in one pass.
+
+        Relations of the same name are put one after another, in the order of the forests.
+        """
+        return batching.batch(forests)
+
+    # ----------------------------------------------------------------- pictures
+
+    def to_json(self) -> str:
+        """The forest as JSON text: axioms, items, edges, goals; `Forest.from_json` reads it."""
+        return export.to_json(self)
+
+    @staticmethod
+    def from_json(document: str) -> Forest:
+        """The forest that `to_json` wrote."""
+        return Forest(**export.from_json(document))
+
+    def to_graphviz(self) -> str:
+        """The forest in Graphviz's language: items as boxes, edges as points."""
+        return export.to_graphviz(self)
+
+    def to_text(self, max_items: int = 40) -> str:
+        """A picture for the terminal: items from the goals down, their edges, probabilities."""
+        return pictures.as_text(self, max_items)
+
+    def to_html(self) -> str:
+        """A picture for a web page: the hypergraph as SVG, shaded by expected counts."""
+        return pictures.as_html(self)
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def __repr__(self) -> str:
+        goals = "1 goal" if self.single_goal else f"{len(self.arrays.goals)} goals"
+        return (
+            f"Forest({goals}, {self.num_items:,} items of which {self.arrays.num_axioms:,} "
+            f"axioms, {self.num_edges:,} edges)"
+        )

@@ -1,0 +1,35 @@
+"""Topological order of a hypergraph given as unordered edges."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inout.kernels.forest.arrays import ForestArrays
+from inout.kernels.ordering import cpu
+
+
+def order_forest(
+    heads: NDArray[np.int32],
+    tail_offsets: NDArray[np.int64],
+    tails: NDArray[np.int32],
+    is_axiom: NDArray[np.bool_],
+    goals: NDArray[np.int64],
+) -> tuple[ForestArrays, NDArray[np.int32]] | NDArray[np.int32]:
+    """The ordered forest and the old number of each of its items, or else the items of a cycle.
+
+    Axioms must not be heads. Kept are the items some goal uses; edges keep their given order
+    within an item, items their given order within a level. O(items + edges).
+    """
+    offsets, order = cpu.group_by_head(heads, len(is_axiom))
+    postorder, cycle = cpu.depth_first(offsets, order, tail_offsets, tails, goals)
+    if len(cycle):
+        return cycle
+    level, live = cpu.useful_levels(
+        postorder, offsets, order, tail_offsets, tails, is_axiom, goals
+    )
+    old, *arrays, level_offsets = cpu.emit(level, live, offsets, order, tail_offsets, tails)
+    new = np.full(len(is_axiom), -1, dtype=np.int64)
+    new[old] = np.arange(len(old))
+    num_axioms = int(level_offsets[1])
+    return ForestArrays(num_axioms, *arrays, level_offsets, new[goals]), old

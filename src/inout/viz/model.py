@@ -1,0 +1,109 @@
+"""The plain data that is drawn: trees, and graphs of items and hyperedges."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from inout._core.errors import ArgumentError
+
+Kind: TypeAlias = Literal["item", "axiom"]
+NodeId: TypeAlias = int | str
+
+
+@dataclass(frozen=True, slots=True)
+class TreeNode:
+    """One node of a tree to draw: a label, an optional short note, and children left to right.
+
+    >>> TreeNode("NP", (TreeNode("I", kind="axiom"),), note="0.5").children[0].label
+    'I'
+    """
+
+    label: str
+    # Out of the repr: a derivation can be thousands deep, and a repr that recurses would fail.
+    children: tuple[TreeNode, ...] = field(default=(), repr=False)
+    note: str = ""
+    kind: Kind = "item"
+
+    def __post_init__(self) -> None:
+        _check_kind(self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One item of a graph; `weight` is its expected count, None where it is not known."""
+
+    id: NodeId
+    label: str
+    kind: Kind = "item"
+    weight: float | None = None
+    level: int = 0
+
+    def __post_init__(self) -> None:
+        _check_kind(self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class HyperEdge:
+    """One way to derive `head` from `tails`; `weight` is its posterior, None where not known."""
+
+    head: NodeId
+    tails: tuple[NodeId, ...]
+    weight: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """An acyclic hypergraph to draw: every tail has a lower level than its head.
+
+    `goals` may stay empty: then the items from which nothing further is derived are the goals.
+
+    >>> graph = Graph([Node(0, "a", "axiom"), Node(1, "S", level=1)], [HyperEdge(1, (0,))])
+    >>> graph.goals
+    (1,)
+    """
+
+    nodes: Sequence[Node]
+    edges: Sequence[HyperEdge]
+    goals: Sequence[NodeId] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nodes", tuple(self.nodes))
+        object.__setattr__(self, "edges", tuple(self.edges))
+        self._check()
+        goals = tuple(dict.fromkeys(self.goals)) or self._roots()
+        object.__setattr__(self, "goals", goals)
+
+    def _check(self) -> None:
+        levels = {node.id: node.level for node in self.nodes}
+        if len(levels) < len(self.nodes):
+            (twice, count), *_ = Counter(node.id for node in self.nodes).most_common(1)
+            raise ArgumentError(
+                f"node ids must differ from each other. Got {twice!r} {count} times"
+            )
+        for edge in self.edges:
+            for name in (edge.head, *edge.tails):
+                if name not in levels:
+                    raise ArgumentError(f"edges must join nodes of the graph. Got {name!r}")
+            for tail in edge.tails:
+                if levels[tail] >= levels[edge.head]:
+                    raise ArgumentError(
+                        f"a tail must have a lower level than its head. Got tail {tail!r} of level "
+                        f"{levels[tail]} below head {edge.head!r} of level {levels[edge.head]}"
+                    )
+        for goal in self.goals:
+            if goal not in levels:
+                raise ArgumentError(f"goals must be nodes of the graph. Got {goal!r}")
+
+    def _roots(self) -> tuple[NodeId, ...]:
+        used = {tail for edge in self.edges for tail in edge.tails}
+        free = [node for node in self.nodes if node.id not in used]
+        derived = [node for node in free if node.kind != "axiom"]
+        return tuple(node.id for node in derived or free)
+
+
+def _check_kind(kind: str) -> None:
+    if kind not in ("item", "axiom"):
+        raise ArgumentError(f"kind must be 'item' or 'axiom'. Got {kind!r} instead")

@@ -1,0 +1,207 @@
+"""Trees, forests, tables and bars drawn with characters, for a terminal."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from inout._core.errors import ArgumentError
+
+from .geometry import share
+from .labels import cells, clean, pad
+from .model import Graph, HyperEdge, NodeId, TreeNode
+from .selection import best_part
+
+Cell: TypeAlias = str | int | float | None
+
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def tree(node: TreeNode, max_indent: int = 100) -> str:
+    """The tree drawn with box characters, one node a line, notes aligned in a column.
+
+    Below `max_indent` levels the lines stop moving right and say how many levels were cut, so a
+    chain of thousands of nodes stays linear in size: O(v max_indent) characters.
+
+    >>> print(tree(TreeNode("S", (TreeNode("NP", note="0.5"), TreeNode("VP")), note="1")))
+    S       1
+    ├── NP  0.5
+    └── VP
+    """
+    lines: list[tuple[str, str]] = []
+    # (node, connector, indentation of its children, depth); the indentation is kept cut to size.
+    stack = [(node, "", "", 0)]
+    while stack:
+        here, connector, indent, depth = stack.pop()
+        cut = depth - max_indent
+        mark = f"⋯{cut} " if cut > 0 else ""
+        lines.append((mark + connector + clean(here.label), clean(here.note)))
+        keep = indent[-4 * max(max_indent - 1, 0) :] if max_indent > 1 else ""
+        for position, child in enumerate(reversed(here.children)):
+            last = position == 0
+            branch = keep + ("└── " if last else "├── ")
+            stack.append((child, branch, keep + ("    " if last else "│   "), depth + 1))
+    column = max((cells(text) for text, note in lines if note), default=0) + 2
+    return "\n".join(pad(text, column) + note if note else text for text, note in lines)
+
+
+def compact_tree(node: TreeNode) -> str:
+    """The tree in brackets on one line; a label that could be misread stands in quotes.
+
+    >>> compact_tree(TreeNode("S", (TreeNode("NP", (TreeNode("I"),)), TreeNode("a b"))))
+    '(S (NP I) "a b")'
+    """
+    pieces: list[str] = []
+    stack: list[TreeNode | str] = [node]
+    while stack:
+        here = stack.pop()
+        if isinstance(here, str):
+            pieces.append(here)
+            continue
+        name = _atom(here.label)
+        if not here.children:
+            pieces.append(name)
+            continue
+        pieces.append("(" + name)
+        stack.append(")")
+        for child in reversed(here.children):
+            stack += [child, " "]
+    return "".join(pieces)
+
+
+def forest(graph: Graph, max_items: int = 100) -> str:
+    """The items from the goals downwards, each with its count and its edges with posteriors.
+
+    Edges stand best first. A graph of more than `max_items` items is cut to its best part, and
+    the last line says so.
+
+    >>> from .model import Node
+    >>> nodes = [Node(0, "a", "axiom", 0.6), Node(1, "b", "axiom", 0.4), Node(2, "S", "item", 1, 1)]
+    >>> print(forest(Graph(nodes, [HyperEdge(2, (1,), 0.4), HyperEdge(2, (0,), 0.6)])))
+    S              1.000
+      ├ 0.60  a
+      └ 0.40  b
+    a              0.600
+    b              0.400
+    """
+    part = best_part(graph, max_items)
+    graph = part.graph
+    if not graph.nodes:
+        return "(empty forest)"
+    labels = {node.id: clean(node.label) for node in graph.nodes}
+    joint = " · " if any(" " in label for label in labels.values()) else " "
+    below: dict[NodeId, list[HyperEdge]] = defaultdict(list)
+    for edge in graph.edges:
+        below[edge.head].append(edge)
+    goals = set(graph.goals)
+    order = sorted(graph.nodes, key=lambda n: (n.id not in goals, n.kind == "axiom", -n.level))
+    lines: list[tuple[str, str]] = []
+    for node in order:
+        lines.append((labels[node.id], "" if node.weight is None else f"{node.weight:.3f}"))
+        ways = sorted(below[node.id], key=lambda e: -(e.weight or 0.0))
+        texts = [_way(edge, labels, joint) for edge in ways]
+        if part.more.get(node.id):
+            texts.append(f"⋯ {part.more[node.id]:,} more")
+        for position, text in enumerate(texts):
+            lines.append((f"  {'└' if position == len(texts) - 1 else '├'} {text}", ""))
+    column = min(max(cells(text) for text, _ in lines) + 2, 60)
+    drawn = [pad(text, column) + "  " + number if number else text for text, number in lines]
+    return "\n".join([*drawn, *([f"({part.caption})"] if part.caption else [])])
+
+
+def table(rows: Sequence[Sequence[Cell]], headers: Sequence[str], align: str | None = None) -> str:
+    """Rows set in aligned columns under a ruled header.
+
+    `align` has one letter a column: l, r or c. Left out, columns of numbers go to the right.
+    Floats are shown with three decimals and None as an empty cell.
+
+    >>> print(table([["NP", 0.5], ["VP", 12.25]], ["item", "count"]))
+    item   count
+    ────  ──────
+    NP     0.500
+    VP    12.250
+    """
+    align = column_alignment(rows, headers, align)
+    texts = [[clean(header) for header in headers]]
+    texts += [[format_cell(cell) for cell in row] for row in rows]
+    widths = [max(cells(row[c]) for row in texts) for c in range(len(headers))]
+    texts.insert(1, ["─" * width for width in widths])
+    return "\n".join(
+        "  ".join(pad(text, w, a) for text, w, a in zip(row, widths, align, strict=True)).rstrip()
+        for row in texts
+    )
+
+
+def bar(value: float, width: int = 10) -> str:
+    """A horizontal bar of `width` cells, filled to `value` in 0..1 in steps of an eighth.
+
+    >>> bar(0.55) + "|"
+    '█████▌    |'
+    """
+    eighths = round(share(value) * width * 8)
+    # A possible event must not look impossible.
+    if value > 0 and eighths == 0:
+        eighths = 1
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(width)
+
+
+def bars(labels: Sequence[str], values: Sequence[float], width: int = 20) -> str:
+    """One line a value: label, bar and number, aligned.
+
+    >>> print(bars(["NP", "VP"], [0.75, 0.25], width=4))
+    NP  ███   0.750
+    VP  █     0.250
+    """
+    if len(labels) != len(values):
+        raise ArgumentError(f"expected one label a value. Got {len(labels)} and {len(values)}")
+    names = [clean(label) for label in labels]
+    column = max(map(cells, names), default=0)
+    return "\n".join(
+        f"{pad(name, column)}  {bar(value, width)}  {value:.3f}"
+        for name, value in zip(names, values, strict=True)
+    )
+
+
+def format_cell(cell: Cell) -> str:
+    """The text of one table cell: floats with three decimals, None empty, control characters shown.
+
+    >>> format_cell(0.5), format_cell(3), format_cell(None)
+    ('0.500', '3', '')
+    """
+    if cell is None:
+        return ""
+    return f"{cell:.3f}" if isinstance(cell, float) else clean(str(cell))
+
+
+def column_alignment(
+    rows: Sequence[Sequence[Cell]], headers: Sequence[str], align: str | None = None
+) -> str:
+    """One letter a column, as given, or else r for columns of numbers and l for the others."""
+    for number, row in enumerate(rows):
+        if len(row) != len(headers):
+            raise ArgumentError(f"row {number} must have {len(headers)} cells. Got {len(row)}")
+    if align is None:
+        columns = range(len(headers))
+        return "".join("r" if all(_is_number(row[c]) for row in rows) else "l" for c in columns)
+    if len(align) != len(headers) or set(align) - set("lrc"):
+        raise ArgumentError(
+            f"align must be {len(headers)} letters out of l, r and c. Got {align!r} instead"
+        )
+    return align
+
+
+def _is_number(cell: Cell) -> bool:
+    return cell is None or isinstance(cell, int | float)
+
+
+def _way(edge: HyperEdge, labels: dict[NodeId, str], joint: str) -> str:
+    tails = joint.join(labels[tail] for tail in edge.tails) or "(no tails)"
+    return tails if edge.weight is None else f"{edge.weight:.2f}  {tails}"
+
+
+def _atom(label: str) -> str:
+    plain = label and not any(c.isspace() or c in '()"' for c in label)
+    return clean(label if plain else json.dumps(label, ensure_ascii=False))

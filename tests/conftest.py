@@ -1,0 +1,56 @@
+"""Set-up of all tests: checked annotations, one thread, hypothesis profiles, the data directory."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from hypothesis import settings
+from jaxtyping import install_import_hook
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Before torch is imported. The tests are small, and several workers share the cores already.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MKL_NUM_THREADS", "1")
+
+
+class UncheckedKernels(MetaPathFinder):
+    """Finds the cpu.py modules ahead of the type-checking hook, which numba cannot compile."""
+
+    @classmethod
+    def find_spec(
+        cls, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname.startswith("inout.") and fullname.endswith(".cpu"):
+            return PathFinder.find_spec(fullname, path, target)
+        return None
+
+
+# An int where a float is wanted is fine, as it is for mypy.
+TYPECHECKER = "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
+
+# INOUT_TYPECHECK=0 runs the package as its users do (and gives shorter tracebacks).
+if os.environ.get("INOUT_TYPECHECK", "1") != "0":
+    install_import_hook("inout", TYPECHECKER)
+    sys.meta_path.insert(0, UncheckedKernels)
+
+# Kernels compile on their first call, so a deadline would fail whichever example comes first.
+settings.register_profile("local", deadline=None, print_blob=True)
+settings.register_profile("ci", parent=settings.get_profile("local"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The directory of public data sets; a test that asks for it is skipped where there is none."""
+    path = Path(os.environ.get("INOUT_DATA") or ROOT.parent / "shared" / "data")
+    if not path.is_dir():
+        pytest.skip(f"no data directory at {path} (set INOUT_DATA to where it is)")
+    return path

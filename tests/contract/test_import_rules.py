@@ -1,0 +1,144 @@
+"""Who may import what, beyond the layers that import-linter checks; and that importing is cheap."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import jaxtyping
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[2] / "src" / "inout"
+
+# Where each third-party library may be imported: a phrase for the message, and the test.
+ALLOWED: dict[str, tuple[str, Callable[[Path], bool]]] = {
+    "numba": ("files called cpu.py", lambda path: path.name == "cpu.py"),
+    "triton": ("files called gpu.py", lambda path: path.name == "gpu.py"),
+    "matplotlib": ("viz/", lambda path: path.parts[0] == "viz"),
+    "sklearn": ("estimators/", lambda path: path.parts[0] == "estimators"),
+    "polars": ("deduction/", lambda path: path.parts[0] == "deduction"),
+    "duckdb": ("deduction/", lambda path: path.parts[0] == "deduction"),
+}
+
+
+def imported_names(text: str, path: Path) -> Iterator[tuple[int, str]]:
+    """Line and full dotted name of each thing a module imports, at its top or inside a function."""
+    package = ("inout", *path.parent.parts)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parents = package[: len(package) - node.level + 1] if node.level else ()
+            base = ".".join([*parents, *([node.module] if node.module else [])])
+            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+
+
+def broken_rules(text: str, path: Path, top_level: set[str]) -> list[str]:
+    """One message for each import of the module that breaks a rule."""
+    messages = []
+    for line, name in imported_names(text, path):
+        root, *rest = name.split(".")
+        if root in ALLOWED:
+            place, allowed = ALLOWED[root]
+            if not allowed(path):
+                messages.append(f"{path}:{line}: {root} is imported only in {place}")
+        # The root package imports every layer: `from inout import X` would go round the contract.
+        of_root = root == "inout" and (not rest or (len(rest) == 1 and rest[0] not in top_level))
+        if of_root and path.parts[0] not in ("cli", "__init__.py"):
+            messages.append(f"{path}:{line}: {name} comes from the root package; name its layer")
+    return messages
+
+
+def test_every_library_is_imported_only_in_its_place():
+    files = sorted(SOURCE.rglob("*.py"))
+    assert files, f"no sources below {SOURCE}"
+    top_level = {path.stem for path in SOURCE.iterdir()}
+    messages = [
+        message
+        for path in files
+        for message in broken_rules(
+            path.read_text(encoding="utf-8"), path.relative_to(SOURCE), top_level
+        )
+    ]
+    assert not messages, "\n".join(messages)
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("import numba", "forest/query.py"),
+        ("from numba import njit", "kernels/forest/op.py"),
+        ("def f():\n    import numba.core as nc", "kernels/forest/reference.py"),
+        ("import triton.language as tl", "kernels/chain/cpu.py"),
+        ("from matplotlib import pyplot", "forest/query.py"),
+        ("import polars as pl", "forest/builder.py"),
+        ("import inout", "forest/query.py"),
+        ("from inout import Forest", "deduction/program.py"),
+        ("from .. import Forest", "deduction/program.py"),
+    ],
+)
+def test_a_planted_import_is_found(text: str, path: str):
+    assert len(broken_rules(text, Path(path), {"forest", "deduction"})) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("from numba import njit", "kernels/forest/cpu.py"),
+        ("import numbatools, torch", "forest/query.py"),
+        ("from inout import forest", "deduction/program.py"),
+        ("from ..forest import Forest", "deduction/program.py"),
+        ("from .plan import plan", "deduction/program.py"),
+        ("import inout", "cli/main.py"),
+    ],
+)
+def test_an_honest_import_passes(text: str, path: str):
+    assert broken_rules(text, Path(path), {"forest", "deduction"}) == []
+
+
+# Imports the package, then every kernel file, and tells what came along and what was compiled.
+PROBE = """
+import importlib, json, pkgutil, sys
+import inout
+modules = sorted(sys.modules)
+for found in pkgutil.walk_packages(inout.__path__, "inout."):
+    if found.name.endswith(".cpu"):
+        importlib.import_module(found.name)
+compiled = sorted(
+    f"{name}.{key}: {value.signatures}"
+    for name, module in list(sys.modules.items())
+    if name.startswith("inout.")
+    for key, value in vars(module).items()
+    if getattr(value, "nopython_signatures", None)
+)
+print(json.dumps({"modules": modules, "compiled": compiled}))
+"""
+
+
+def test_importing_compiles_nothing_and_leaves_optional_libraries_alone():
+    answer = subprocess.run(
+        [sys.executable, "-c", PROBE],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr
+    told = json.loads(answer.stdout.splitlines()[-1])
+    assert told["compiled"] == []
+    # numba looks at the version of scipy if there is one, which imports nothing but its root.
+    unwanted = {"matplotlib", "sklearn", "triton", "scipy.linalg", "scipy.sparse", "scipy.special"}
+    assert not unwanted & set(told["modules"])
+
+
+@pytest.mark.skipif(os.environ.get("INOUT_TYPECHECK") == "0", reason="INOUT_TYPECHECK=0")
+def test_annotations_are_enforced_in_the_tests():
+    from inout._core.errors import CycleError
+
+    with pytest.raises(jaxtyping.TypeCheckError):
+        CycleError(3)

@@ -1,0 +1,758 @@
+"""The parser against hand-written trees, Python's arithmetic, and rules read as plain logic."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import lark
+import pytest
+from hypothesis import assume, event, example, given, settings
+from hypothesis import strategies as st
+
+import inout.deduction.parser
+from inout._core.errors import ProgramError
+from inout.deduction.checks import isolate
+from inout.deduction.parser import parse_program, parse_written
+from inout.deduction.syntax import (
+    NIL,
+    Argument,
+    Atom,
+    BinaryOperation,
+    Comparison,
+    Condition,
+    Constant,
+    Equation,
+    Expression,
+    ListTerm,
+    Operand,
+    PairEquation,
+    Position,
+    Rule,
+    Term,
+    Variable,
+    WrittenAtom,
+    WrittenComparison,
+    WrittenRule,
+    condition_variables,
+    occurrences,
+)
+
+I, J, K, N, S, W, X, Y, Z = map(Variable, "IJKNSWXYZ")
+ONE = Constant(1)
+
+
+def rule_of(text: str) -> Rule:
+    (rule,) = parse_program(text).rules
+    return rule
+
+
+def conditions_of(text: str) -> list[str]:
+    return list(map(str, rule_of(text).conditions))
+
+
+def plus(left: Operand, right: Operand) -> BinaryOperation:
+    return BinaryOperation("+", left, right)
+
+
+def fresh(number: int) -> Variable:
+    return Variable(f"${number}")
+
+
+# What the language says
+
+
+def test_the_program_of_the_design() -> None:
+    program = parse_program(
+        """
+        % a comment
+        goal        += beta("S", 0, N) * length(N).
+        beta(X,I,K) += rule(X,Y,Z) * beta(Y,I,J) * beta(Z,J,K).  # another
+        beta(X,I,K) += rule(X,W) * word(W,I,K).
+        """,
+        source="cky",
+    )
+    first, second, third = program.rules
+    assert (first.head, first.body, first.conditions) == (
+        Atom("goal", ()),
+        (Atom("beta", (Constant("S"), Constant(0), N)), Atom("length", (N,))),
+        (),
+    )
+    assert second.head == Atom("beta", (X, I, K))
+    assert second.body == (
+        Atom("rule", (X, Y, Z)),
+        Atom("beta", (Y, I, J)),
+        Atom("beta", (Z, J, K)),
+    )
+    assert third.body == (Atom("rule", (X, W)), Atom("word", (W, I, K)))
+    assert first.position == Position(3, 9)
+    assert first.body[1].position == Position(3, 43)
+    assert first.text == 'goal        += beta("S", 0, N) * length(N).'
+    assert str(first) == 'goal += beta("S", 0, N) * length(N).'
+    assert program.derived == {"goal": 0, "beta": 3}
+    assert {name: use.arities for name, use in program.used.items()} == {
+        "beta": (3,),
+        "length": (1,),
+        "rule": (2, 3),
+        "word": (3,),
+    }
+    assert program.source == "cky"
+
+
+def test_condition_by_star_or_comma() -> None:
+    rule = rule_of("f(K, Y) += f(I, X) * step(X, Y), K = I+1 * I < 10.")
+    assert rule.conditions == (Equation(K, plus(I, ONE)), Comparison("<", I, Constant(10)))
+    assert rule.body == (Atom("f", (I, X)), Atom("step", (X, Y)))
+
+
+def test_equal_arguments_share_a_variable() -> None:
+    rule = rule_of("g(I+1) += g(I) * word(_, I, I+1).")
+    assert rule.head == Atom("g", (fresh(1),))
+    assert rule.body == (Atom("g", (I,)), Atom("word", (Variable("_$2"), I, fresh(1))))
+    assert rule.conditions == (Equation(fresh(1), plus(I, ONE)),)
+
+
+def test_every_underscore_is_another_variable() -> None:
+    (atom,) = rule_of("a += b(_, _, [_|_], _+1).").body
+    assert len({v.name for v in atom.arguments if isinstance(v, Variable)}) == 4
+    rule = rule_of("a += b(_x, _x, _).")
+    assert rule.body[0].arguments[:2] == (Variable("_x"), Variable("_x"))
+
+
+def test_lists() -> None:
+    rule = rule_of("state([X|S], J) += state([Z,Y|S], J) * rule(X,Y,Z).")
+    head, *_ = rule.head.arguments
+    stack, *_ = rule.body[0].arguments
+    pairs = {c.variable: (c.head, c.tail) for c in rule.conditions if isinstance(c, PairEquation)}
+    assert len(pairs) == len(rule.conditions) == 3
+    assert isinstance(head, Variable)
+    assert isinstance(stack, Variable)
+    assert pairs[head] == (X, S)
+    first, rest = pairs[stack]
+    assert first == Z
+    assert isinstance(rest, Variable)
+    assert pairs[rest] == (Y, S)
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("[]", []),
+        ("[a]", ["$1 = [a|[]]"]),
+        ("[1|S]", ["$1 = [1|S]"]),
+        ("[a,b]", ["$2 = [a|$1]", "$1 = [b|[]]"]),
+        ("[a|[b]]", ["$2 = [a|$1]", "$1 = [b|[]]"]),
+        ("[a,b|[]]", ["$2 = [a|$1]", "$1 = [b|[]]"]),
+        ("[[a],[]]", ["$3 = [$1|$2]", "$1 = [a|[]]", "$2 = [[]|[]]"]),
+        ("[I+1|S]", ["$2 = [$1|S]", "I = $1-1"]),
+        ("[a|3]", ["$1 = [a|3]"]),
+    ],
+)
+def test_list_arguments(text: str, plain: list[str]) -> None:
+    shown = [condition.replace('"', "") for condition in conditions_of(f"goal += p({text}).")]
+    assert sorted(shown) == sorted(plain)
+
+
+def test_nil_is_one_thing() -> None:
+    assert rule_of("a([]) += b([], X), X = [].").head.arguments == (NIL,)
+    assert rule_of("a += b(X), X = [].").conditions == (Equation(X, NIL),)
+    assert NIL not in (Constant("[]"), Constant(0))
+
+
+def test_filters() -> None:
+    rule = rule_of("item(X,J) += active(X,J) * ?predicted(X,J).")
+    assert [atom.is_filter for atom in rule.body] == [False, True]
+    assert rule.body[1].relation == "predicted"
+    only = rule_of("goal += ?a(X).")
+    assert [atom.is_filter for atom in only.body] == [True]
+    assert rule_of("goal(X) += X = 3.").body == ()
+    assert Atom("a", (), is_filter=True) != Atom("a", ())
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0", 0),
+        ("007", 7),
+        ("-1", -1),
+        ("- 1", -1),
+        ("--1", 1),
+        ("-(1)", -1),
+        ("2-1", 1),
+        ("9223372036854775807", 2**63 - 1),
+        ("-9223372036854775808", -(2**63)),
+        ('"S"', "S"),
+        ("'S'", "S"),
+        ("s", "s"),
+        ("sBar_2", "sBar_2"),
+        ("ß", "ß"),
+        ("日本", "日本"),
+        ("goal2", "goal2"),
+        ("not", "not"),
+        ('""', ""),
+        ("''", ""),
+        ('"a b"', "a b"),
+        ('"% no comment # here"', "% no comment # here"),
+        ('"it\'s"', "it's"),
+        ("'say \"hi\"'", 'say "hi"'),
+        (r'"\"\\\n\t\r\'"', "\"\\\n\t\r'"),
+        (r"'it\'s'", "it's"),
+        (r'"\\n"', r"\n"),
+        ('"日本 🂡 é"', "日本 🂡 é"),
+        ('"\u2028\x85"', "\u2028\x85"),
+        ('"-1"', "-1"),
+        ("'_'", "_"),
+        ("'X'", "X"),
+        ('"[]"', "[]"),
+    ],
+)
+def test_constants(text: str, value: int | str) -> None:
+    rule = rule_of(f"goal({text}) += a({text}, X), X != ({text}), X = {text}.")
+    assert rule.head.arguments == (Constant(value),)
+    assert rule.body[0].arguments == (Constant(value), X)
+    assert Comparison("!=", X, Constant(value)) in rule.conditions
+    assert Equation(X, Constant(value)) in rule.conditions
+    for constant in (*rule.head.arguments, rule.body[0].arguments[0]):
+        assert isinstance(constant, Constant)
+        assert type(constant.value) is type(value)
+
+
+@pytest.mark.parametrize("name", ["X", "Xs", "X1", "XY_z", "_x", "_X", "_1", "__", "Ä", "Ω2", "É"])
+def test_variables(name: str) -> None:
+    assert rule_of(f"goal({name}) += a({name}).").head.arguments == (Variable(name),)
+
+
+@pytest.mark.parametrize("name", ["goal", "goal2", "a", "aB_c", "not", "in", "is", "β", "ß", "字"])
+def test_relations(name: str) -> None:
+    program = parse_program(f"{name} += {name}() * ?{name}.")
+    assert program.derived == {name: 0}
+    assert program.rules[0].head == Atom(name, ())
+    assert program.rules[0].body == (Atom(name, ()), Atom(name, (), is_filter=True))
+
+
+def test_bare_word_is_a_constant_next_to_an_operator() -> None:
+    rule = rule_of("goal += np * a(X), np != X, X = vp * vp.")
+    assert [atom.relation for atom in rule.body] == ["np", "a", "vp"]
+    np, vp = Constant("np"), Constant("vp")
+    assert rule.conditions == (Comparison("!=", np, X), Equation(X, vp))
+
+
+@pytest.mark.parametrize("operator", ["=", "!=", "<", "<=", ">", ">="])
+def test_comparisons(operator: str) -> None:
+    (condition,) = rule_of(f"goal += a(I, J), I+1{operator}-J.").conditions
+    assert isinstance(condition, Comparison)
+    assert condition.operator == operator
+    assert condition.left == plus(I, ONE)
+    assert condition.right == BinaryOperation("-", Constant(0), J)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a(X)+=b(X).",
+        "a(X)+=b(X).\n",
+        "  a ( X )  +=\tb\n(\nX\n)\n.  ",
+        "a(X) += b(X). % comment at the end of the file",
+        "%\n#\n%% a.\na(X) % (\n += # ]\n b(X).",
+        "\ufeffa(X) += b(X).",
+        "a(X)\u00a0+= b(X).",
+        "a(X) +=\r\n  b(X).\r\n% x\r\n",
+        "a(X) +=\r% old mac\rb(X).\r",
+        "a(X) += (b(X)).".replace("(b(X))", "b((X))"),
+    ],
+)
+def test_layout_does_not_matter(text: str) -> None:
+    rule = rule_of(text)
+    assert (rule.head, rule.body, rule.conditions) == (Atom("a", (X,)), (Atom("b", (X,)),), ())
+
+
+def test_rules_are_told_apart_without_spaces() -> None:
+    program = parse_program("a+=b(1).c+=d(-1).e+=f(I),I<-1.")
+    assert [rule.text for rule in program.rules] == ["a+=b(1).", "c+=d(-1).", "e+=f(I),I<-1."]
+
+
+def test_a_rule_written_twice_is_two_rules() -> None:
+    program = parse_program("a += b.\na += b.")
+    assert len(set(program.rules)) == 2
+    assert program.rules[0].body == program.rules[1].body
+
+
+def test_everything_is_immutable_and_hashable() -> None:
+    program = parse_program("a([X|S], I+1) += b(X, S, I), I < 3.")
+    hash(program)
+    with pytest.raises(AttributeError):
+        program.rules[0].head.relation = "c"  # type: ignore[misc]
+
+
+def test_the_grammar_has_no_conflicts(caplog: pytest.LogCaptureFixture) -> None:
+    # Lark resolves shift/reduce conflicts in silence, except in its debugging log.
+    grammar = Path(inout.deduction.parser.__file__).with_name("grammar.lark").read_text("utf-8")
+    lark_logger = logging.getLogger("lark")
+    level = lark_logger.level
+    lark_logger.setLevel(logging.DEBUG)
+    lark_logger.addHandler(caplog.handler)
+    try:
+        lark.Lark(grammar, parser="lalr", lexer="basic", debug=True)
+        assert not [r for r in caplog.records if "onflict" in r.getMessage()]
+        lark.Lark('start: x | x start x\nx: "a" | x x', parser="lalr", debug=True)
+        assert [r for r in caplog.records if "onflict" in r.getMessage()], "the log is not seen"
+    finally:
+        lark_logger.removeHandler(caplog.handler)
+        lark_logger.setLevel(level)
+
+
+# Which side of an equation is the unknown
+
+
+@pytest.mark.parametrize(
+    ("text", "conditions"),
+    [
+        ("g(K) += f(I), K = I+1.", ["K = I+1"]),
+        ("g(I) += f(K), K = I+1.", ["I = K-1"]),
+        ("g(I) += f(K), K = I - 1.", ["I = K+1"]),
+        ("g(I) += f(K), K = I-1.", ["I = K+1"]),
+        ("g(I) += f(K), K = 1-I.", ["I = 1-K"]),
+        ("g(I) += f(K), K = -I.", ["I = -K"]),
+        ("g(I) += f(K), K = 3-(J-I), J = 2.", ["J = 2", "I = J-(3-K)"]),
+        ("g(I) += f(K), I+1 = K.", ["I = K-1"]),
+        ("g(I) += f(K), K+1 = I-1.", ["I = K+1+1"]),
+        ("g(I) += f(K), 5 = I+K.", ["I = 5-K"]),
+        ("g(I) += f(K), I = K.", ["I = K"]),
+        ("g(I) += f(K), K = I.", ["I = K"]),
+        ("g(I) += f(K), 3 = I.", ["I = 3"]),
+        ("g(I) += f(K, I), K = I+1.", ["K = I+1"]),
+        ("g(I) += f(K, I), K+1 = I-1.", ["K+1 = I-1"]),
+        ("g(I) += f(K, I), K = (2*I).", ["K = (2*I)"]),
+        ("g(I) += f(I, I+1).", ["$1 = I+1"]),
+        ("g(I) += f(I+1).", ["I = $1-1"]),
+        ("g(I) += f(I+1, K), K = I.", ["I = $1-1", "K = I"]),
+        # The order in the text is kept where it can be, and changed where it must be.
+        ("g(K) += f(I), K = J+1, J = I+1.", ["J = I+1", "K = J+1"]),
+        ("g(K) += f(I), K < 9, K = J+1, J < 8, J = I+1.", None),
+        ("g(K) += K = [I|S], f(I), S = [I].", ["S = [I|[]]", "K = [I|S]"]),
+        ("g(I) += f(K), K = [_,I|_].", None),
+        ("g(I) += f(K), [I|_] = K.", None),
+        ("g(I) += f([[I]|_]), [I] != [].", None),
+        ("g(I) += f(K), [I, 1] = [K|_].", None),
+    ],
+)
+def test_order_and_direction(text: str, conditions: list[str] | None) -> None:
+    rule = rule_of(text)
+    assert_inputs_are_bound(rule)
+    if conditions is not None:
+        assert list(map(str, rule.conditions)) == conditions
+
+
+def assert_inputs_are_bound(rule: Rule) -> None:
+    bound = {v.name for atom in rule.body for a in atom.arguments for v in occurrences(a)}
+    for condition in rule.conditions:
+        names = {v.name for v in condition_variables(condition)}
+        match condition:
+            case Comparison():
+                assert names <= bound
+            case Equation(expression=expression):
+                assert {v.name for v in occurrences(expression)} <= bound
+            case PairEquation(variable=variable):
+                assert variable.name in bound or names - {variable.name} <= bound
+        bound |= names
+    for argument in rule.head.arguments:
+        assert {v.name for v in occurrences(argument)} <= bound
+
+
+# Precedence, against Python's own reading of the same text
+
+NUMBERS = st.integers(0, 9).map(str)
+
+
+def arithmetic(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    space = st.sampled_from(["", " "])
+    operator = st.sampled_from(["+", "-", "*", "//"])
+    return (
+        st.tuples(inner, space, operator, space, inner).map("".join)
+        | inner.map("({})".format)
+        | inner.map("-{}".format)
+    )
+
+
+@given(st.recursive(NUMBERS, arithmetic, max_leaves=12))
+@example("1-2-3")
+@example("1-2*3//2")
+@example("-7//2")
+@example("2*-7//-2")
+def test_arithmetic_groups_as_in_python(text: str) -> None:
+    try:
+        value = eval(text)
+    except ZeroDivisionError:
+        with pytest.raises(ProgramError, match="division by zero"):
+            parse_program(f"a({text}) += b.")
+        return
+    assert rule_of(f"a({text}) += b.").head.arguments == (Constant(value),)
+    assert rule_of(f"a([{text}]) += b.").conditions[0] == PairEquation(
+        fresh(1), Constant(value), NIL
+    )
+    assert rule_of(f"a(X) += X = ({text}).").conditions == (Equation(X, Constant(value)),)
+    if "*" not in text:
+        assert rule_of(f"a(X) += X = {text}.").conditions == (Equation(X, Constant(value)),)
+        assert rule_of(f"a += b(X), {text} < X.").conditions == (
+            Comparison("<", Constant(value), X),
+        )
+
+
+# Random rules: what they print is what they are
+
+NAMES = st.from_regex(r"[a-zß][a-zA-Z0-9_é]{0,3}", fullmatch=True)
+VARIABLES = st.from_regex(r"[A-ZÄ][a-zA-Z0-9_]{0,2}|_\w{0,2}", fullmatch=True).map(Variable)
+INTEGERS = st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3)
+STRINGS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | NAMES
+CONSTANTS = (INTEGERS | STRINGS).map(Constant)
+
+
+def operations(operands: st.SearchStrategy[Operand]) -> st.SearchStrategy[Operand]:
+    return st.builds(BinaryOperation, st.sampled_from(["+", "-", "*", "//"]), operands, operands)
+
+
+LEAVES: st.SearchStrategy[Operand] = VARIABLES | CONSTANTS
+OPERANDS: st.SearchStrategy[Operand] = st.recursive(LEAVES, operations, max_leaves=6)
+
+
+def list_terms(terms: st.SearchStrategy[Term]) -> st.SearchStrategy[Term]:
+    some = st.lists(terms, min_size=1, max_size=3).map(tuple)
+    return st.just(ListTerm(())) | st.builds(ListTerm, some, st.none() | terms)
+
+
+TERMS: st.SearchStrategy[Term] = st.recursive(OPERANDS, list_terms, max_leaves=4)
+ARGUMENTS = st.lists(TERMS, max_size=3).map(tuple)
+COMPARISONS = st.builds(
+    WrittenComparison, st.sampled_from(["=", "!=", "<", "<=", ">", ">="]), TERMS, TERMS
+)
+ATOMS = st.builds(WrittenAtom, NAMES, ARGUMENTS, is_filter=st.booleans())
+HEADS = st.builds(WrittenAtom, NAMES, ARGUMENTS)
+FACTORS = st.lists(ATOMS | COMPARISONS, min_size=1, max_size=4).map(tuple)
+RULES = st.builds(WrittenRule, HEADS, FACTORS)
+
+
+@given(st.lists(RULES, min_size=1, max_size=3))
+def test_printed_rules_are_read_back(rules: list[WrittenRule]) -> None:
+    text = "\n".join(map(str, rules))
+    assert parse_written(text) == tuple(rules)
+    assert parse_written(text.replace("\n", "")) == tuple(rules)
+
+
+class Scribe:
+    """Writes rules down with random layout, sharing no code with the printer."""
+
+    def __init__(self, data: st.DataObject) -> None:
+        self.data = data
+
+    def one_of(self, *choices: str) -> str:
+        return self.data.draw(st.sampled_from(choices))
+
+    def join(self, *tokens: str) -> str:
+        gap = ("", "", "", " ", "\t", "\r\n", " % x. \n", "#\n", "\n\n")
+        return "".join(self.one_of(*gap) + token for token in tokens)
+
+    def rule(self, rule: WrittenRule) -> str:
+        body = [self.factor(rule.factors[0])]
+        for factor in rule.factors[1:]:
+            body += [self.one_of("*", ","), self.factor(factor)]
+        return self.join(self.atom(rule.head), "+=", *body, ".")
+
+    def factor(self, factor: WrittenAtom | WrittenComparison) -> str:
+        if isinstance(factor, WrittenAtom):
+            return self.atom(factor)
+        sides = [
+            self.operand(side, "()") if isinstance(side, BinaryOperation) else self.term(side)
+            for side in (factor.left, factor.right)
+        ]
+        return self.join(sides[0], factor.operator, sides[1])
+
+    def atom(self, atom: WrittenAtom) -> str:
+        tokens = ["?"] * atom.is_filter + [atom.relation]
+        if atom.arguments or self.one_of("goal", "goal()") == "goal()":
+            tokens += ["(", self.sequence(atom.arguments), ")"]
+        return self.join(*tokens)
+
+    def sequence(self, terms: tuple[Term, ...]) -> str:
+        return self.join(*[token for term in terms for token in (",", self.term(term))][1:])
+
+    def term(self, term: Term) -> str:
+        if isinstance(term, ListTerm):
+            tail = [] if term.tail is None else ["|", self.term(term.tail)]
+            return self.join("[", self.sequence(term.elements), *tail, "]")
+        return self.operand(term, self.one_of("", "()"))
+
+    def operand(self, term: Operand, brackets: str) -> str:
+        match term:
+            case Variable(name):
+                text = name
+            case Constant(int(value)):
+                text = str(value)
+            case Constant(str(value)):
+                text = self.string(value)
+            case BinaryOperation(operator, left, right):
+                # Operands in parentheses: no precedence to get wrong here.
+                sides = [self.operand(side, "()") for side in (left, right)]
+                text = self.join(sides[0], operator, sides[1])
+        return self.join(brackets[:1], text, brackets[1:])
+
+    def string(self, value: str) -> str:
+        mark = self.one_of('"', "'")
+        for plain, escaped in (("\\", r"\\"), ("\n", r"\n"), ("\r", r"\r"), (mark, "\\" + mark)):
+            value = value.replace(plain, escaped)
+        return mark + value.replace("\t", self.one_of("\t", r"\t")) + mark
+
+
+@given(st.lists(RULES, min_size=1, max_size=3), st.data())
+def test_rules_are_read_in_any_layout(rules: list[WrittenRule], data: st.DataObject) -> None:
+    scribe = Scribe(data)
+    text = scribe.join(*map(scribe.rule, rules))
+    read = parse_written(text)
+    assert read == tuple(rules)
+    for rule in read:
+        lines = text.splitlines()
+        assert rule.text in text
+        assert lines[rule.position.line - 1][rule.position.column - 1 :].startswith(
+            rule.head.relation
+        )
+    try:
+        program = parse_program(text)
+    except ProgramError:
+        event("refused")
+        return
+    event("accepted")
+    assert list(map(str, program.rules)) == list(map(str, rules))
+    again = parse_program(str(program))
+    for first, second in zip(program.rules, again.rules, strict=True):
+        assert_inputs_are_bound(first)
+        assert (first.head, first.body, first.conditions) == (
+            second.head,
+            second.body,
+            second.conditions,
+        )
+
+
+@given(st.text(st.sampled_from("aX_1\"'\\()[]|+=-*/<>!?.,% \n\r\t"), max_size=30))
+@settings(max_examples=500)
+def test_any_text_is_a_program_or_a_program_error(text: str) -> None:
+    try:
+        program = parse_program(text)
+    except ProgramError as error:
+        lines = text.splitlines() or [""]
+        assert 1 <= error.line <= len(lines)
+        assert 1 <= error.column <= len(lines[error.line - 1]) + 1
+    else:
+        assert parse_written(str(program)) == parse_written(text)
+
+
+# Desugared rules mean what the written ones mean
+
+Pair = tuple["Value", "Value"]
+Value = int | str | tuple[()] | Pair
+LISTS: list[Value] = [(), (1, ()), (2, (1, ())), ((1, ()), ())]
+DOMAIN: list[Value] = [*range(-4, 9), "x", *LISTS]
+FACTS: dict[str, list[tuple[Value, ...]]] = {
+    "p": [(v,) for v in (0, 1, 2, "x", *LISTS)],
+    "q": [(0, 1), (1, 2), (2, 2), (1, "x"), ("x", "x"), (1, (1, ())), ((), 2), ((2, (1, ())), 1)],
+}
+
+
+class NoValue(Exception):
+    pass
+
+
+def computed(operator: str, a: Value, b: Value) -> Value:
+    if not (isinstance(a, int) and isinstance(b, int)) or (operator == "//" and b == 0):
+        raise NoValue
+    return {"+": a + b, "-": a - b, "*": a * b, "//": a // (b or 1)}[operator]
+
+
+def value_of(term: Term | Argument | Expression, binding: dict[str, Value]) -> Value:
+    match term:
+        case Variable(name):
+            return binding[name]
+        case Constant(value):
+            return value
+        case BinaryOperation(operator, left, right):
+            return computed(operator, value_of(left, binding), value_of(right, binding))
+        case ListTerm(elements, tail):
+            result: Value = () if tail is None else value_of(tail, binding)
+            for element in reversed(elements):
+                result = (value_of(element, binding), result)
+            return result
+        case _:
+            return ()
+
+
+def holds(operator: str, a: Value, b: Value) -> bool:
+    if operator in ("=", "!="):
+        return (a == b) == (operator == "=")
+    if not (isinstance(a, int) and isinstance(b, int)):
+        return False
+    return {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[operator]
+
+
+Derivation = tuple[tuple[Value, ...], ...]
+
+
+def written_derivations(rule: WrittenRule) -> set[Derivation]:
+    """Head and facts of every assignment of values to variables that makes the rule true."""
+    names = sorted({v.name for f in (rule.head, *rule.factors) for v in factor_variables(f)})
+    found: set[Derivation] = set()
+    for values in itertools.product(DOMAIN, repeat=len(names)):
+        binding = dict(zip(names, values, strict=True))
+        rows: list[tuple[Value, ...]] = []
+        try:
+            for factor in rule.factors:
+                if isinstance(factor, WrittenAtom):
+                    row = tuple(value_of(a, binding) for a in factor.arguments)
+                    if row not in FACTS[factor.relation]:
+                        break
+                    rows.append(row)
+                elif not holds(
+                    factor.operator, value_of(factor.left, binding), value_of(factor.right, binding)
+                ):
+                    break
+            else:
+                head = tuple(value_of(a, binding) for a in rule.head.arguments)
+                found.add((head, values, *rows))
+        except NoValue:
+            continue
+    return found
+
+
+def factor_variables(factor: WrittenAtom | WrittenComparison) -> Iterator[Variable]:
+    terms = factor.arguments if isinstance(factor, WrittenAtom) else (factor.left, factor.right)
+    for term in terms:
+        yield from occurrences(term)
+
+
+def plain_derivations(rule: Rule) -> set[Derivation]:
+    """The same from the desugared rule: join the atoms, then one condition after the other."""
+    written = {
+        v.name for f in (rule.written.head, *rule.written.factors) for v in factor_variables(f)
+    }
+    found: set[Derivation] = set()
+    for rows in itertools.product(*(FACTS[atom.relation] for atom in rule.body)):
+        binding: dict[str, Value] = {}
+        atoms = zip(rule.body, rows, strict=True)
+        matches = all(
+            bind(argument, value, binding)
+            for atom, row in atoms
+            for argument, value in zip(atom.arguments, row, strict=True)
+        )
+        if matches and all(satisfied(condition, binding) for condition in rule.conditions):
+            values = tuple(binding[name] for name in sorted(written))
+            if all(value in DOMAIN for value in values):
+                head = tuple(value_of(a, binding) for a in rule.head.arguments)
+                found.add((head, values, *rows))
+    return found
+
+
+def bind(argument: Argument, value: Value, binding: dict[str, Value]) -> bool:
+    if isinstance(argument, Variable) and argument.name not in binding:
+        binding[argument.name] = value
+        return True
+    return value_of(argument, binding) == value
+
+
+def satisfied(condition: Condition, binding: dict[str, Value]) -> bool:
+    try:
+        match condition:
+            case Comparison(operator, left, right):
+                return holds(operator, value_of(left, binding), value_of(right, binding))
+            case Equation(variable, expression):
+                return bind(variable, value_of(expression, binding), binding)
+            case PairEquation(variable, head, tail):
+                if variable.name not in binding:
+                    pair = (value_of(head, binding), value_of(tail, binding))
+                    return bind(variable, pair, binding)
+                whole = binding[variable.name]
+                return (
+                    isinstance(whole, tuple)
+                    and len(whole) == 2
+                    and bind(head, whole[0], binding)
+                    and bind(tail, whole[1], binding)
+                )
+    except NoValue:
+        return False
+
+
+SMALL_LEAVES: st.SearchStrategy[Operand] = st.sampled_from([I, J, K, I, J, ONE, Constant(2)])
+SMALL_OPERANDS: st.SearchStrategy[Operand] = st.recursive(SMALL_LEAVES, operations, max_leaves=3)
+SMALL_TERMS: st.SearchStrategy[Term] = st.one_of(
+    SMALL_LEAVES,
+    SMALL_OPERANDS,
+    st.just(Constant("x")),
+    st.just(ListTerm(())),
+    st.recursive(SMALL_LEAVES, list_terms, max_leaves=2),
+)
+SMALL_ATOMS = st.one_of(
+    st.builds(WrittenAtom, st.just("p"), st.tuples(SMALL_TERMS)),
+    st.builds(WrittenAtom, st.just("q"), st.tuples(SMALL_TERMS, SMALL_TERMS)),
+    st.builds(WrittenAtom, st.just("q"), st.tuples(SMALL_LEAVES, SMALL_LEAVES)),
+)
+SMALL_COMPARISONS = st.builds(
+    WrittenComparison, st.sampled_from(["=", "=", "=", "!=", "<", ">="]), SMALL_TERMS, SMALL_TERMS
+)
+SMALL_RULES = st.builds(
+    WrittenRule,
+    st.builds(WrittenAtom, st.just("goal"), st.lists(SMALL_TERMS, max_size=2).map(tuple)),
+    st.lists(SMALL_ATOMS | SMALL_COMPARISONS, min_size=1, max_size=4).map(tuple),
+)
+
+
+@given(SMALL_RULES)
+@settings(max_examples=400)
+def test_desugared_rules_mean_the_same(written: WrittenRule) -> None:
+    try:
+        rule = rule_of(str(written))
+    except ProgramError:
+        assume(False)
+        raise
+    assert_inputs_are_bound(rule)
+    plain = plain_derivations(rule)
+    event("derives something" if plain else "derives nothing")
+    assert plain == written_derivations(written)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "goal(K) += p(I), K = I+1.",
+        "goal(I) += p(K), K = I+1.",
+        "goal(I) += p(K), K = 3-(I-1).",
+        "goal(I) += p(I+1).",
+        "goal(I+1) += q(I, I+1).",
+        "goal(I+1, J) += p(I+1), q(I, J).",
+        "goal(I) += q(I, J), I+1 = 3-J.",
+        "goal(I) += p(I), I = (2*J)-1, p(J).",
+        "goal([I|J]) += p([I|J]).",
+        "goal(I, J) += p([I,1|J]).",
+        "goal([1|J]) += p([I|J]), p(I).",
+        "goal(I) += p(J), J = [[I]].",
+        "goal(J) += p([]), q(I, J), I != [1].",
+        "goal(I) += p(I), I < 2.",
+    ],
+)
+def test_chosen_rules_mean_the_same(text: str) -> None:
+    rule = rule_of(text)
+    plain = plain_derivations(rule)
+    assert plain, "the test would see nothing"
+    assert plain == written_derivations(rule.written)
+
+
+@given(st.recursive(st.sampled_from([I, J, Constant(2)]), operations, max_leaves=5), st.data())
+def test_isolate_solves_the_equation(expression: Operand, data: st.DataObject) -> None:
+    assume([v.name for v in occurrences(expression)].count("I") == 1)
+    solution = isolate(K, expression, "I")
+    if solution is None:
+        return
+    values = st.integers(-5, 5)
+    binding: dict[str, Value] = {"I": data.draw(values), "J": data.draw(values)}
+    try:
+        binding["K"] = value_of(expression, binding)
+    except NoValue:
+        assume(False)
+    assert value_of(solution, binding) == binding["I"]
