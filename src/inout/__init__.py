@@ -1,5 +1,10 @@
 """inout: exact inference and learning in structured models with an inside algorithm."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from inout._core.errors import ArgumentError as ArgumentError
 from inout._core.errors import CycleError as CycleError
 from inout._core.errors import FileError as FileError
@@ -7,13 +12,17 @@ from inout._core.errors import ForestError as ForestError
 from inout._core.errors import GroundingError as GroundingError
 from inout._core.errors import InoutError as InoutError
 from inout._core.errors import ProgramError as ProgramError
-from inout.deduction import Facts as Facts
-from inout.deduction import Program as Program
-from inout.forest import Derivation as Derivation
-from inout.forest import Derivations as Derivations
-from inout.forest import Forest as Forest
-from inout.forest import ForestBuilder as ForestBuilder
-from inout.forest import Item as Item
+
+if TYPE_CHECKING:
+    from inout import programs as programs
+    from inout import semirings as semirings
+    from inout.deduction import Facts as Facts
+    from inout.deduction import Program as Program
+    from inout.forest import Derivation as Derivation
+    from inout.forest import Derivations as Derivations
+    from inout.forest import Forest as Forest
+    from inout.forest import ForestBuilder as ForestBuilder
+    from inout.forest import Item as Item
 
 __all__ = [
     "ArgumentError",
@@ -30,4 +39,33 @@ __all__ = [
     "Item",
     "Program",
     "ProgramError",
+    "programs",
+    "semirings",
 ]
+
+# Everything above imports torch, which takes seconds: each comes when it is first asked for, so
+# that `inout --help` answers at once.
+_HOMES = {
+    "Derivation": "inout.forest",
+    "Derivations": "inout.forest",
+    "Facts": "inout.deduction",
+    "Forest": "inout.forest",
+    "ForestBuilder": "inout.forest",
+    "Item": "inout.forest",
+    "Program": "inout.deduction",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    elif name in __all__:
+        value = import_module(f"inout.{name}")
+    else:
+        raise AttributeError(f"module 'inout' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

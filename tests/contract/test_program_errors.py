@@ -79,6 +79,8 @@ SYNTAX = [
     ("control character", "a += b\x00.\n      ^", "unexpected character 'U+0000'"),
     ("division", "a += b(X/2).\n        ^", "integer division is written '//'"),
     ("negation", "a += !b.\n     ^", "'not equal' is written '!='"),
+    ("long token", f"a += b {'c' * 100}.\n       ^", f"found '{'c' * 37}...'"),
+    ("term over lines", "a += b(X), X\n           ^\n  +1.", "found 'X +1'"),
     ("real number", "a += b(X), X < 1.5.\n                 ^", "expected a rule"),
 ]
 

@@ -387,6 +387,7 @@ def assert_fast_count(compute: Callable[[], Tensor], exact: int) -> None:
 @given(NATURAL, NATURAL)
 @example(LIMIT - 1, 0)
 @example(LIMIT - 1, 1)
+@example(LIMIT - 1, LIMIT - 1)
 @example(LIMIT // 2, LIMIT // 2)
 @example(LIMIT // 2, LIMIT // 2 - 1)
 def test_counts_overflow_in_plus(a: int, b: int):

@@ -206,8 +206,11 @@ def test_take_and_cat_move_rows(case: Case, data: st.DataObject):
     assert size_of(both) == 2 * n
     case.check(take(both, torch.arange(n)), x)
     case.check(take(both, torch.arange(n, 2 * n)), y)
-    case.check(take(take(x, torch.arange(n).flip(0)), torch.arange(n).flip(0)), x)
-    case.check(cat([take(x, torch.tensor([i])) for i in range(n)] or [x]), x)
+    singles = [take(x, torch.tensor([row])) for row in range(n)]
+    case.check(cat([*singles, case.semiring.zero(0)]), x)
+    rows = data.draw(st.lists(st.integers(0, n - 1), max_size=5) if n else st.just([]))
+    picked = cat([*(singles[row] for row in rows), case.semiring.zero(0)])
+    case.check(take(x, torch.tensor(rows, dtype=torch.long)), picked)
     case.check(take(x, torch.zeros(0, dtype=torch.long)), case.semiring.zero(0))
 
 

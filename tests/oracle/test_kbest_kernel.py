@@ -179,6 +179,19 @@ def test_exponential_trees_are_refused_before_memory_fills() -> None:
         best_trees(forest, root, 3, max_edges=3 * size - 1)
 
 
+def test_search_for_too_many_partial_derivations_is_refused() -> None:
+    # Every level has to list as many derivations as the root, whatever the size of the output.
+    depth, k = 1000, 2000
+    edges: list[list[tuple[int, ...]]] = [[(i,) for i in range(k)]]
+    edges += [[(k + i,)] for i in range(depth - 1)]
+    weights = -np.arange(k, dtype=np.float64)
+    forest = forest_from_lists(k, edges, [*weights, *[0.0] * depth])
+    root = forest.num_items - 1
+    with pytest.raises(ForestError, match="needs more than 1048576 partial derivations"):
+        best_trees(forest, root, k, max_edges=10_000)
+    assert best_trees(forest, root, k, max_edges=k * depth + 1024)[0] == weights.tolist()
+
+
 def test_wrong_root_and_negative_k_are_refused() -> None:
     forest = forest_from_lists(1, [[(0,)]], [0.0, 0.0])
     for root in (-1, 2):

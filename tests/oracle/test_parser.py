@@ -40,7 +40,10 @@ from inout.deduction.syntax import (
     occurrences,
 )
 
-I, J, K, N, S, W, X, Y, Z = map(Variable, "IJKNSWXYZ")
+# The checked annotations look at random elements of tuples, also where a strategy builds a rule.
+pytestmark = pytest.mark.filterwarnings("ignore:Do not use the `random` module")
+
+I, J, K, N, S, W, X, Y, Z = map(Variable, "IJKNSWXYZ")  # noqa: E741
 ONE = Constant(1)
 
 
@@ -88,7 +91,7 @@ def test_the_program_of_the_design() -> None:
     )
     assert third.body == (Atom("rule", (X, W)), Atom("word", (W, I, K)))
     assert first.position == Position(3, 9)
-    assert first.body[1].position == Position(3, 43)
+    assert first.body[1].position == Position(3, 42)
     assert first.text == 'goal        += beta("S", 0, N) * length(N).'
     assert str(first) == 'goal += beta("S", 0, N) * length(N).'
     assert program.derived == {"goal": 0, "beta": 3}
@@ -296,7 +299,7 @@ def test_the_grammar_has_no_conflicts(caplog: pytest.LogCaptureFixture) -> None:
     try:
         lark.Lark(grammar, parser="lalr", lexer="basic", debug=True)
         assert not [r for r in caplog.records if "onflict" in r.getMessage()]
-        lark.Lark('start: x | x start x\nx: "a" | x x', parser="lalr", debug=True)
+        lark.Lark('start: "a" | "b" start | "b" start "c" start', parser="lalr", debug=True)
         assert [r for r in caplog.records if "onflict" in r.getMessage()], "the log is not seen"
     finally:
         lark_logger.removeHandler(caplog.handler)
@@ -335,7 +338,6 @@ def test_the_grammar_has_no_conflicts(caplog: pytest.LogCaptureFixture) -> None:
         ("g(I) += f(K), K = [_,I|_].", None),
         ("g(I) += f(K), [I|_] = K.", None),
         ("g(I) += f([[I]|_]), [I] != [].", None),
-        ("g(I) += f(K), [I, 1] = [K|_].", None),
     ],
 )
 def test_order_and_direction(text: str, conditions: list[str] | None) -> None:
@@ -533,17 +535,30 @@ def test_rules_are_read_in_any_layout(rules: list[WrittenRule], data: st.DataObj
         )
 
 
-@given(st.text(st.sampled_from("aX_1\"'\\()[]|+=-*/<>!?.,% \n\r\t"), max_size=30))
+FRAGMENTS = st.text(st.sampled_from("aX_1\"'\\()[]|+=-*/<>!?.,% \n\r\t$;"), max_size=4)
+PROGRAM = """goal += beta("S", 0) * ?length(N).
+beta([X|S], I+1) += rule(X, 'y', []), I = (2*K)-1, word(_, [K,I|S], K) * I <= -3."""
+
+
+@given(st.lists(st.tuples(st.integers(0, len(PROGRAM)), st.integers(0, 3), FRAGMENTS), max_size=3))
+@example([(0, len(PROGRAM), "")])
 @settings(max_examples=500)
-def test_any_text_is_a_program_or_a_program_error(text: str) -> None:
+def test_any_text_is_a_program_or_a_program_error(edits: list[tuple[int, int, str]]) -> None:
+    text = PROGRAM
+    for start, removed, added in edits:
+        text = text[:start] + added + text[start + removed :]
     try:
         program = parse_program(text)
-    except ProgramError as error:
-        lines = text.splitlines() or [""]
-        assert 1 <= error.line <= len(lines)
-        assert 1 <= error.column <= len(lines[error.line - 1]) + 1
+    except ProgramError as caught:
+        error = caught
     else:
+        event("a program")
         assert parse_written(str(program)) == parse_written(text)
+        return
+    event(error.message[:30])
+    lines = text.splitlines() or [""]
+    assert 1 <= error.line <= len(lines)
+    assert 1 <= error.column <= len(lines[error.line - 1]) + 1
 
 
 # Desugared rules mean what the written ones mean
@@ -726,7 +741,7 @@ def test_desugared_rules_mean_the_same(written: WrittenRule) -> None:
         "goal(I) += p(I+1).",
         "goal(I+1) += q(I, I+1).",
         "goal(I+1, J) += p(I+1), q(I, J).",
-        "goal(I) += q(I, J), I+1 = 3-J.",
+        "goal(I) += q(I, J), I+1 = 4-J.",
         "goal(I) += p(I), I = (2*J)-1, p(J).",
         "goal([I|J]) += p([I|J]).",
         "goal(I, J) += p([I,1|J]).",

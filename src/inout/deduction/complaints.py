@@ -37,7 +37,7 @@ def complain_about_token(
     `accepted` are the names of the terminals that could have stood there instead.
     """
     at_end = bad.type == "$END"
-    found = "the end of the program" if at_end else f"'{bad}'"
+    found = "the end of the program" if at_end else f"'{_shortened(bad)}'"
     here = _end(before[-1]) if at_end and before else _start(bad)
     if "DOT" in accepted:
         return _after_factor(text, before, bad, found, here)
@@ -81,7 +81,7 @@ def _after_left_side(
 ) -> tuple[str, int]:
     start = _factor_start(before)
     factor = before[start:]
-    written = text[_start(factor[0]) : _end(factor[-1])]
+    written = _shortened(text[_start(factor[0]) : _end(factor[-1])])
     if bad.type == "LPAR" and len(factor) == 1:
         return f"expected a relation's name in lower case, found '{written}'", _start(factor[0])
     if bad.type in (*_SEPARATORS, "DOT", "$END"):
@@ -112,7 +112,7 @@ def _instead_of_term(
         ours = _FOREIGN_COMPARISONS[foreign]
         return f"there is no comparison '{foreign}'; write '{ours}'", _start(previous)
     wanted = "expected a variable, an integer, a string, a list or a parenthesis"
-    return f"{wanted} after '{previous}', found {found}", here
+    return f"{wanted} after '{_shortened(previous)}', found {found}", here
 
 
 def _factor_start(before: Sequence[Token]) -> int:
@@ -124,6 +124,11 @@ def _factor_start(before: Sequence[Token]) -> int:
         if depth == 0 and kind in (*_SEPARATORS, "ADD_TO"):
             return index + 1
     return 0
+
+
+def _shortened(text: str) -> str:
+    one_line = " ".join(text.split())
+    return one_line if len(one_line) <= 40 else one_line[:37] + "..."
 
 
 def _start(token: Token) -> int:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 Rows = NDArray[np.int64]
 
 # Above this many result rows polars is quicker.
-LARGE = 50_000
+LARGE = 5_000_000
 # Keys are packed into one integer below this; a table of counts by key is used when it is small.
 PACKED_LIMIT = 2**62
 
@@ -71,6 +71,7 @@ def _pack(left: list[Rows], right: list[Rows]) -> tuple[Rows, Rows, int]:
     """Key columns as one number in 0..size-1 for each row; -1 on the left: no partner."""
     left_keys = np.zeros(len(left[0]), dtype=np.int64)
     right_keys = np.zeros(len(right[0]), dtype=np.int64)
+    fits = np.ones(len(left[0]), dtype=bool)
     size = 1
     for left_column, right_column in zip(left, right, strict=True):
         low, high = int(right_column.min()), int(right_column.max())
@@ -79,12 +80,16 @@ def _pack(left: list[Rows], right: list[Rows]) -> tuple[Rows, Rows, int]:
             # Number the distinct keys so far, which frees the range for the next column.
             distinct, right_keys = np.unique(right_keys, return_inverse=True)
             found = np.minimum(np.searchsorted(distinct, left_keys), len(distinct) - 1)
-            left_keys = np.where(distinct[found] == left_keys, found, -1)
+            fits &= distinct[found] == left_keys
+            left_keys = found
             size = len(distinct)
-        fits = (left_column >= low) & (left_column <= high) & (left_keys >= 0)
-        left_keys = np.where(fits, left_keys * span + (left_column - low), -1)
+        distance = left_column - low
+        # As an unsigned number a negative distance is a huge one.
+        fits &= distance.view(np.uint64) < np.uint64(span)
+        left_keys = left_keys * span + distance
         right_keys = right_keys * span + (right_column - low)
         size *= span
+    left_keys[~fits] = -1
     return left_keys, right_keys, size
 
 

@@ -42,6 +42,7 @@ class Facts:
         log_weights: Tensor | Sequence[float] | NDArray[np.float64] | None = None,
     ) -> None:
         self.rows = rows
+        self.weighted = log_weights is not None
         self.log_weights: Float[Tensor, " rows"] = as_log_weights(
             "log_weights", log_weights, len(rows)
         )
@@ -89,7 +90,7 @@ def _encode(
     places: dict[int, list[int]] = {}
     values: dict[int, list[int]] = {}
     for place, row in enumerate(rows):
-        if isinstance(row, str | int):
+        if isinstance(row, str) or not isinstance(row, Iterable):
             raise ArgumentError(
                 f"each row of facts must be a tuple of values. Got {row!r} at row {place}"
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,12 +17,20 @@ from inout.deduction.evaluate import evaluate_rule
 from inout.deduction.facts import Facts
 from inout.deduction.plan import Plan, make_plan
 from inout.deduction.relation import Part, Relation, View
-from inout.deduction.strata import Stratum, existential_filters, stratify, weighted_relations
+from inout.deduction.strata import (
+    Stratum,
+    existential_filters,
+    repeats_edges,
+    stratify,
+    weighted_relations,
+)
 from inout.deduction.syntax import Atom, ParsedProgram, Rule
 from inout.deduction.values import Vocabulary
 from inout.forest import Forest, Item
 from inout.forest.assembly import assemble
 from inout.forest.labels import LazyLabels
+from inout.kernels.interning import RowTable
+from inout.kernels.interning import RowTable
 
 Progress = Callable[[int, int], None]  # items so far, edges so far
 
@@ -60,11 +69,17 @@ class Grounding:
     num_edges: int = 0
     plans: dict[tuple[int, int | None], Plan] = field(default_factory=dict)
     fan_outs: dict[tuple[str, int, tuple[int, ...]], float] = field(default_factory=dict)
+    met: dict[int, RowTable] = field(default_factory=dict)  # edges of rules that repeat them
 
     def run(self, goal: str) -> Forest:
         rules = existential_filters(self.program)
         self.derived = {
             rule.head.relation: Relation(rule.head.relation, rule.head.arity) for rule in rules
+        }
+        self.met = {
+            id(rule): RowTable(1 + sum(not atom.is_filter for atom in rule.body))
+            for rule in rules
+            if repeats_edges(rule)
         }
         self._load_facts()
         weighted = weighted_relations(rules, goal)
@@ -161,21 +176,39 @@ class Grounding:
             room = self.limits.edges - self.num_edges
             result = evaluate_rule(plan, view_of, self.vocabulary, max(room, 0))
         except JoinTooLargeError as error:
-            raise GroundingError(
-                f"grounding stopped at the limit of {self.limits.edges:,} edges: "
-                f"{self.num_edges:,} so far, and the rule in line {rule.position.line} would join "
-                f"{error.rows:,} more rows. Give a larger max_edges, or a smaller problem"
-            ) from None
+            raise self._too_large(rule, error.rows) from None
         if result is None:
             return
         head_rows, tails = result
         head = self.derived[rule.head.relation]
+        if head.name in weighted and len(head_rows) > room:
+            raise self._too_large(rule, len(head_rows))
         numbers = head.table.add(head_rows)
         if head.name in weighted:
+            if id(rule) in self.met:
+                numbers, tails = self._unmet(rule, numbers, tails)
             atoms = [atom for atom in rule.body if not atom.is_filter]
             self._add_edges(
                 head, numbers, [(self._relation(a), t) for a, t in zip(atoms, tails, strict=True)]
             )
+
+    def _unmet(
+        self, rule: Rule, heads: NDArray[np.int64], tails: list[NDArray[np.int64]]
+    ) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
+        """The edges of a rule that it has not made before, each once."""
+        table = self.met[id(rule)]
+        known = len(table)
+        edges = table.add(np.stack([heads, *tails], axis=1))
+        distinct, first = np.unique(edges, return_index=True)
+        kept = np.sort(first[distinct >= known])
+        return heads[kept], [t[kept] for t in tails]
+
+    def _too_large(self, rule: Rule, rows: int) -> GroundingError:
+        return GroundingError(
+            f"grounding stopped at the limit of {self.limits.edges:,} edges: "
+            f"{self.num_edges:,} so far, and the rule in line {rule.position.line} would join "
+            f"{rows:,} more rows. Give a larger max_edges, or a smaller problem"
+        )
 
     def _add_edges(
         self,
@@ -203,8 +236,9 @@ class Grounding:
             return float(len(relation))
         key = (atom.relation, atom.arity, columns)
         if key not in self.fan_outs:
-            rows = relation.given.rows[:, columns]
-            self.fan_outs[key] = len(rows) / max(len(np.unique(rows, axis=0)), 1)
+            distinct = RowTable(len(columns))
+            distinct.add(relation.given.rows[:, columns])
+            self.fan_outs[key] = len(relation) / max(len(distinct), 1)
         return self.fan_outs[key]
 
     # ------------------------------------------------------------------ forest
@@ -214,12 +248,17 @@ class Grounding:
         return Item(relation.name, tuple(self.vocabulary.decode(int(code)) for code in row))
 
     def _sorted_rows(self, relation: Relation) -> NDArray[np.int64]:
-        """The rows of a relation by their values: numbers in order, then strings in order."""
+        """The rows of a relation by their values: numbers in order, then strings, then lists."""
 
-        def key(number: int) -> list[tuple[bool, Hashable]]:
-            return [(isinstance(v, str), v) for v in self._label(relation, number).arguments]
+        def key(value: Hashable) -> tuple[int, Any]:
+            if isinstance(value, tuple):
+                return 2, [key(v) for v in value]
+            return int(isinstance(value, str)), value
 
-        return np.array(sorted(range(len(relation)), key=key), dtype=np.int64)
+        def keys(number: int) -> list[tuple[int, Any]]:
+            return [key(v) for v in self._label(relation, number).arguments]
+
+        return np.array(sorted(range(len(relation)), key=keys), dtype=np.int64)
 
     def _forest(self, goal: str) -> Forest:
         goal_relation = self.derived[goal]
@@ -234,29 +273,49 @@ class Grounding:
         if first >= 2**31:
             raise GroundingError(f"a forest holds fewer than 2**31 items. Got {first:,}")
 
-        def numbers(relation: Relation, rows: NDArray[np.int32]) -> NDArray[np.int32]:
-            return rows if relation.given is not None else rows + np.int32(offsets[relation.name])
-
-        heads = [numbers(c.head, c.heads) for c in self.chunks]
-        lengths = [np.full(len(c.heads), len(c.tails)) for c in self.chunks]
-        tails = [
-            np.stack([numbers(r, rows) for r, rows in c.tails], axis=1).ravel()
-            for c in self.chunks
-            if c.tails
-        ]
-        nothing = np.empty(0, dtype=np.int32)
         goals = self._sorted_rows(goal_relation)
         fields = assemble(
-            np.concatenate([nothing, *heads]),
-            np.concatenate([[0], np.cumsum(np.concatenate([nothing, *lengths]))]).astype(np.int64),
-            np.concatenate([nothing, *tails]),
-            {name: facts.log_weights for name, facts in self.facts.items()}
-            or {"facts": torch.zeros(0, dtype=torch.float64)},
+            *self._edges(offsets),
+            _alike(self.facts),
             self.axiom_rows,
             offsets[goal] + goals,
             GroundLabels(self, list(offsets.values())),
         )
         return Forest(**fields, single_goal=goal_relation.arity == 0)
+
+    def _edges(
+        self, offsets: Mapping[str, int]
+    ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
+        """(heads [e], tail_offsets [e+1], tails [t]) of all edges; `offsets`: first item numbers."""
+
+        def first(relation: Relation) -> np.int32:
+            return np.int32(0 if relation.given is not None else offsets[relation.name])
+
+        heads = np.empty(self.num_edges, dtype=np.int32)
+        tail_offsets = np.zeros(self.num_edges + 1, dtype=np.int64)
+        tails = np.empty(sum(len(c.heads) * len(c.tails) for c in self.chunks), dtype=np.int32)
+        edge = tail = 0
+        for chunk in self.chunks:
+            n, arity = len(chunk.heads), len(chunk.tails)
+            np.add(chunk.heads, first(chunk.head), out=heads[edge : edge + n])
+            matrix = tails[tail : tail + n * arity].reshape(n, arity)
+            for column, (relation, rows) in enumerate(chunk.tails):
+                np.add(rows, first(relation), out=matrix[:, column])
+            tail_offsets[edge + 1 : edge + n + 1] = tail + arity * np.arange(1, n + 1)
+            edge, tail = edge + n, tail + n * arity
+        return heads, tail_offsets, tails
+
+
+def _alike(facts: Mapping[str, Facts]) -> dict[str, torch.Tensor]:
+    """The log-weights of all facts; those nobody gave take dtype and device of the others."""
+    given = [f.log_weights for f in facts.values() if f.weighted]
+    dtype, device = torch.float64, torch.device("cpu")
+    if given:
+        dtype, device = max((g.dtype for g in given), key=lambda t: t.itemsize), given[0].device
+    return {
+        name: f.log_weights if f.weighted else f.log_weights.to(dtype=dtype, device=device)
+        for name, f in facts.items()
+    } or {"facts": torch.zeros(0, dtype=dtype)}
 
 
 class GroundLabels(LazyLabels):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from inout.deduction.checks import ready
 from inout.deduction.syntax import (
     Atom,
     ParsedProgram,
@@ -32,12 +33,7 @@ def existential_filters(program: ParsedProgram) -> tuple[Rule, ...]:
     rules: list[Rule] = []
     helpers: list[Rule] = []
     for rule in program.rules:
-        uses = Counter(
-            v.name
-            for atom in (rule.head, *rule.body)
-            for v in atom.arguments
-            if isinstance(v, Variable)
-        )
+        uses = Counter(name for atom in (rule.head, *rule.body) for name in _variables(atom))
         uses.update(v.name for condition in rule.conditions for v in condition_variables(condition))
         body = []
         for atom in rule.body:
@@ -50,6 +46,27 @@ def existential_filters(program: ParsedProgram) -> tuple[Rule, ...]:
             body.append(atom)
         rules.append(replace(rule, body=tuple(body)))
     return (*rules, *helpers)
+
+
+def _variables(atom: Atom) -> set[str]:
+    return {a.name for a in atom.arguments if isinstance(a, Variable)}
+
+
+def repeats_edges(rule: Rule) -> bool:
+    """Whether filters may be met in several ways by the same head and tails: one edge all the same.
+
+    They can where a filter has a variable that neither the head nor the tails determine.
+    """
+    fixed = _variables(rule.head).union(*(_variables(a) for a in rule.body if not a.is_filter))
+    waiting = list(rule.conditions)
+    while True:
+        steps = [step for step in (ready(c, fixed) for c in waiting) if step is not None]
+        fixed |= {v.name for step in steps for v in condition_variables(step)}
+        stuck = [c for c in waiting if ready(c, fixed) is None]
+        if len(stuck) == len(waiting):
+            break
+        waiting = stuck
+    return any(not _variables(a) <= fixed for a in rule.body if a.is_filter)
 
 
 def stratify(rules: tuple[Rule, ...]) -> list[Stratum]:

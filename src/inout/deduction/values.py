@@ -7,6 +7,7 @@ from collections.abc import Hashable
 import numpy as np
 from numpy.typing import NDArray
 
+from inout._core.errors import GroundingError
 from inout.deduction.syntax import Constant, Nil
 from inout.kernels.interning import RowTable
 
@@ -40,7 +41,14 @@ class Vocabulary:
         if isinstance(argument, Nil):
             return NIL_CODE
         value = argument.value
-        return self.string(value) if isinstance(value, str) else value
+        if isinstance(value, str):
+            return self.string(value)
+        if abs(value) >= INTEGER_LIMIT:
+            raise GroundingError(
+                f"integers in programs must be smaller than 2**40 in size. Got {value} "
+                f"({argument.position})"
+            )
+        return value
 
     def pairs(self, heads: Codes, tails: Codes) -> Codes:
         """Codes of the lists [head|tail]."""

@@ -45,6 +45,8 @@ class ForestBuilder:
 
     def edge(self, head: Hashable, tails: Iterable[Hashable] = ()) -> None:
         """Say that `head` can be derived from all of `tails` together."""
+        if isinstance(tails, str):
+            raise ForestError(f"tails must be a list of labels. Got the string {tails!r}")
         self._edges.append((head, tuple(tails)))
 
     def build(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,7 +31,9 @@ def as_item_values(
     if isinstance(f, Mapping):
         parts = []
         for name, weights in forest.relations.items():
-            values = torch.as_tensor(f.get(name, torch.zeros_like(weights))).to(like)
+            # Straight into the dtype of the weights: torch would make lists float32 on the way.
+            values = torch.as_tensor(f.get(name, torch.zeros_like(weights)), dtype=like.dtype)
+            values = values.to(like)
             if values.shape != weights.shape:
                 raise ArgumentError(
                     f"f[{name!r}] must have one value per fact, [{len(weights)}]. "
@@ -42,7 +45,8 @@ def as_item_values(
         axioms = torch.cat(parts)[forest.axiom_rows.to(like.device)]
         return torch.nn.functional.pad(axioms, (0, forest.num_items - len(axioms)))
     if callable(f):
-        return torch.tensor([float(f(label)) for label in forest.labels]).to(like)
+        numbers = [float(f(label)) for label in forest.labels]
+        return torch.tensor(numbers, dtype=torch.float64).to(like)
     raise ArgumentError(
         f"f must be a tensor, a mapping of relations or a function of a label. Got {type(f)}"
     )
@@ -62,7 +66,9 @@ def _for_each_goal(
         terms = per_item(goals)
         return terms.new_zeros(len(goals)).index_add(0, owners, terms)
     sums = [per_item(goal[None]).sum() for goal in goals]
-    return sums[0] if forest.single_goal else torch.stack(sums)
+    if forest.single_goal:
+        return sums[0]
+    return torch.stack(sums) if sums else forest.log_weights.new_zeros(0)
 
 
 def expectation(forest: Forest, f: Any) -> Float[Tensor, "*g"]:
@@ -78,13 +84,21 @@ def _weigh(counts: Tensor, values: Tensor) -> Tensor:
 
 def entropy(forest: Forest) -> Float[Tensor, "*g"]:
     """log Z - E[log weight] for each goal."""
-    return forest.log_partition() - expectation(forest, forest.item_weights)
+    # The difference of two numbers that may be large: in float32 nothing might be left of it.
+    wide = _in_double(forest)
+    result = wide.log_partition() - expectation(wide, wide.item_weights)
+    return result.to(forest.log_weights.dtype)
+
+
+def _in_double(forest: Forest) -> Forest:
+    return replace(forest, relations={n: w.double() for n, w in forest.relations.items()})
 
 
 def covariance(forest: Forest, f: Any, g: Any) -> Float[Tensor, "*g"]:
     """Cov[F, G] for each goal: the Hessian of log Z between the two."""
     left, right = as_item_values(forest, f), as_item_values(forest, g)
-    keep = torch.is_grad_enabled()
+    differentiable = forest.log_weights.requires_grad or left.requires_grad
+    keep = torch.is_grad_enabled() and differentiable
 
     def terms(goals: Tensor) -> Tensor:
         with torch.enable_grad():
@@ -105,7 +119,7 @@ def local_probabilities(forest: Forest) -> Float[Tensor, " e"]:
     """exp(sum of log tails - log head) for each edge."""
     arrays, device = forest.arrays, forest.log_weights.device
     everything = torch.arange(arrays.num_items, device=device)
-    values = op.log_values(arrays, forest.item_weights, everything, forest.tier)
+    values = op.log_values(arrays, forest.item_weights.double(), everything, forest.tier)
     heads = torch.from_numpy(arrays.heads).long().to(device)
     tails = torch.from_numpy(arrays.tails).long().to(device)
     lengths = torch.from_numpy(arrays.tail_offsets).to(device).diff()
@@ -114,4 +128,4 @@ def local_probabilities(forest: Forest) -> Float[Tensor, " e"]:
     dead = products == -torch.inf
     # Where an edge weighs nothing its share is 0, also below a head of weight nothing.
     logs = torch.where(dead, 0.0, products) - torch.where(dead, 0.0, values[heads])
-    return torch.where(dead, 0.0, logs.exp())
+    return torch.where(dead, 0.0, logs.exp()).to(forest.log_weights.dtype)

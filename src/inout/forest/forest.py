@@ -53,11 +53,18 @@ class Forest:
     single_goal: bool = True
     goal_of_item: Int[Tensor, " v"] | None = None  # where goals share no items (a batch)
     tier: op.Tier | None = None
-    log_weights: Float[Tensor, " a"] = field(init=False)
+    _constants: Float[Tensor, " a"] | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        devices = {name: weights.device for name, weights in self.relations.items()}
+        if len(set(devices.values())) > 1:
+            raise ArgumentError(f"all log-weights must be on one device. Got {devices}")
+        learned = any(weights.requires_grad for weights in self.relations.values())
+        object.__setattr__(self, "_constants", None if learned else self._gathered())
+
+    def _gathered(self) -> Float[Tensor, " a"]:
         rows = torch.cat(list(self.relations.values()))
-        object.__setattr__(self, "log_weights", rows[self.axiom_rows.to(rows.device)])
+        return rows[self.axiom_rows.to(rows.device)]
 
     # ------------------------------------------------------------------ shape
 
@@ -80,6 +87,13 @@ class Forest:
     def index(self) -> Mapping[Hashable, int]:
         """Number of the item with a given label (the last one, where labels repeat)."""
         return {label: i for i, label in enumerate(self.labels)}
+
+    @property
+    def log_weights(self) -> Float[Tensor, " a"]:
+        """Log-weights of the axioms, by number."""
+        # With a gradient they are taken from the relations anew: autograd walks back through a
+        # graph only once, and every query needs one of its own.
+        return self._gathered() if self._constants is None else self._constants
 
     @property
     def item_weights(self) -> Float[Tensor, " v"]:
@@ -170,6 +184,14 @@ class Forest:
         """
         return expectations.local_probabilities(self)
 
+    def edge_counts(self) -> Float[Tensor, " e"]:
+        """Expected number of uses of every edge: the anchored rules of a grammar.
+
+        Several goals: the sum over them. Differentiable. O(e).
+        """
+        heads = torch.from_numpy(self.arrays.heads).long().to(self.log_weights.device)
+        return self.local_probabilities() * self._item_counts()[heads]
+
     def entropy(self) -> Float[Tensor, "*g"]:
         """Entropy of the distribution over derivations, in nats; -inf if there are none.
 
@@ -210,7 +232,10 @@ class Forest:
         result = semiring.take(result, self.goal_items)
         if not self.single_goal:
             return result
-        return tuple(x[0] for x in result) if isinstance(result, tuple) else result[0]
+        if not isinstance(result, tuple):
+            return result[0]
+        firsts = [x[0] for x in result]
+        return type(result)(*firsts) if hasattr(result, "_fields") else tuple(firsts)
 
     def count(self) -> int | list[int]:
         """Exact number of derivations whose weight is not zero, as a Python integer.

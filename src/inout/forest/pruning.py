@@ -17,6 +17,8 @@ from inout.kernels.ordering import order_forest
 if TYPE_CHECKING:
     from inout.forest.forest import Forest
 
+ROUNDING = 1e-9
+
 
 def restrict(forest: Forest, keep: NDArray[np.bool_]) -> Forest:
     """The forest of the edges marked in `keep` [e], trimmed to what the goals still use."""
@@ -52,4 +54,5 @@ def prune(forest: Forest, threshold: float) -> Forest:
         counts = forest._item_counts().double().cpu().numpy()
         shares = op.edge_probabilities(forest.arrays, forest.item_weights, forest.tier)
     posteriors = shares.cpu().numpy() * counts[forest.arrays.heads]
-    return restrict(forest, (posteriors >= threshold) & (posteriors > 0))
+    # An edge of every derivation has a posterior of one only up to rounding.
+    return restrict(forest, (posteriors >= threshold * (1 - ROUNDING)) & (posteriors > 0))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .labels import clean, shorten, text_width
-from .model import Kind
 
 MARGIN = 16.0
 LABEL_LIMIT = 40
@@ -58,7 +58,8 @@ def shown(label: str) -> str:
     return shorten(clean(label), LABEL_LIMIT)
 
 
-def box_size(label: str, kind: Kind, note: str = "") -> tuple[float, float]:
+@lru_cache(maxsize=4096)
+def box_size(label: str, kind: str, note: str = "") -> tuple[float, float]:
     """Width and height of the box that holds a label, and below it a note where there is one."""
     size = FONT_SIZE[kind]
     width = text_width(shown(label), size, bold=kind == "item")

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from inout._core.errors import ArgumentError
 
-Kind: TypeAlias = Literal["item", "axiom"]
 NodeId: TypeAlias = int | str
 
 
@@ -25,7 +24,7 @@ class TreeNode:
     # Out of the repr: a derivation can be thousands deep, and a repr that recurses would fail.
     children: tuple[TreeNode, ...] = field(default=(), repr=False)
     note: str = ""
-    kind: Kind = "item"
+    kind: str = "item"
 
     def __post_init__(self) -> None:
         _check_kind(self.kind)
@@ -37,7 +36,7 @@ class Node:
 
     id: NodeId
     label: str
-    kind: Kind = "item"
+    kind: str = "item"
     weight: float | None = None
     level: int = 0
 
@@ -59,6 +58,8 @@ class Graph:
     """An acyclic hypergraph to draw: every tail has a lower level than its head.
 
     `goals` may stay empty: then the items from which nothing further is derived are the goals.
+    Where the nodes are themselves only a part of something larger, `items_in_all` and
+    `edges_in_all` give its true size for captions.
 
     >>> graph = Graph([Node(0, "a", "axiom"), Node(1, "S", level=1)], [HyperEdge(1, (0,))])
     >>> graph.goals
@@ -68,6 +69,8 @@ class Graph:
     nodes: Sequence[Node]
     edges: Sequence[HyperEdge]
     goals: Sequence[NodeId] = ()
+    items_in_all: int | None = None
+    edges_in_all: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", tuple(self.nodes))
@@ -93,6 +96,11 @@ class Graph:
                         f"a tail must have a lower level than its head. Got tail {tail!r} of level "
                         f"{levels[tail]} below head {edge.head!r} of level {levels[edge.head]}"
                     )
+        for whole, part in ((self.items_in_all, self.nodes), (self.edges_in_all, self.edges)):
+            if whole is not None and whole < len(part):
+                raise ArgumentError(
+                    f"the whole must not be less than its part. Got {whole} instead"
+                )
         for goal in self.goals:
             if goal not in levels:
                 raise ArgumentError(f"goals must be nodes of the graph. Got {goal!r}")

@@ -18,7 +18,7 @@ class Part:
     """A graph cut down for drawing; `more[head]` counts the edges of `head` left out."""
 
     graph: Graph
-    nodes_in_all: int
+    items_in_all: int
     edges_in_all: int
     more: Mapping[NodeId, int]
 
@@ -26,10 +26,10 @@ class Part:
     def caption(self) -> str:
         """What was left out, or nothing where all is shown."""
         nodes, edges = len(self.graph.nodes), len(self.graph.edges)
-        if nodes == self.nodes_in_all and edges == self.edges_in_all:
+        if nodes == self.items_in_all and edges == self.edges_in_all:
             return ""
         return (
-            f"{nodes:,} of {self.nodes_in_all:,} items shown, "
+            f"{nodes:,} of {self.items_in_all:,} items shown, "
             f"with {edges:,} of {self.edges_in_all:,} edges: those with the highest posteriors"
         )
 
@@ -52,8 +52,10 @@ def best_part(graph: Graph, max_nodes: int, max_edges: int | None = None) -> Par
     if max_nodes < 1:
         raise ArgumentError(f"at least 1 item must be shown. Got the limit {max_nodes} instead")
     limit = 4 * max_nodes if max_edges is None else max_edges
+    items_in_all = len(graph.nodes) if graph.items_in_all is None else graph.items_in_all
+    edges_in_all = len(graph.edges) if graph.edges_in_all is None else graph.edges_in_all
     if len(graph.nodes) <= max_nodes and len(graph.edges) <= limit:
-        return Part(graph, len(graph.nodes), len(graph.edges), {})
+        return Part(graph, items_in_all, edges_in_all, {})
     ranks = _ranks(graph)
     chosen = _grow(graph, ranks, max_nodes)
     inner = [
@@ -67,7 +69,7 @@ def best_part(graph: Graph, max_nodes: int, max_edges: int | None = None) -> Par
     more = Counter(edge.head for edge in graph.edges if edge.head in chosen)
     more.subtract(edge.head for edge in edges)
     hidden = {head: count for head, count in more.items() if count}
-    return Part(Graph(nodes, edges, goals), len(graph.nodes), len(graph.edges), hidden)
+    return Part(Graph(nodes, edges, goals), items_in_all, edges_in_all, hidden)
 
 
 def _ranks(graph: Graph) -> list[float]:

@@ -30,21 +30,25 @@ def tree(node: TreeNode, max_indent: int = 100) -> str:
     ├── NP  0.5
     └── VP
     """
-    lines: list[tuple[str, str]] = []
+    lines: list[tuple[str, int, str]] = []
     # (node, connector, indentation of its children, depth); the indentation is kept cut to size.
     stack = [(node, "", "", 0)]
     while stack:
         here, connector, indent, depth = stack.pop()
         cut = depth - max_indent
-        mark = f"⋯{cut} " if cut > 0 else ""
-        lines.append((mark + connector + clean(here.label), clean(here.note)))
-        keep = indent[-4 * max(max_indent - 1, 0) :] if max_indent > 1 else ""
+        before = f"⋯{cut} {connector}" if cut > 0 else connector
+        label = clean(here.label)
+        # Every character drawn before the label fills one cell.
+        lines.append((before + label, len(before) + cells(label), clean(here.note)))
+        keep = indent[-4 * (max_indent - 1) :] if max_indent > 1 else ""
         for position, child in enumerate(reversed(here.children)):
             last = position == 0
             branch = keep + ("└── " if last else "├── ")
             stack.append((child, branch, keep + ("    " if last else "│   "), depth + 1))
-    column = max((cells(text) for text, note in lines if note), default=0) + 2
-    return "\n".join(pad(text, column) + note if note else text for text, note in lines)
+    column = max((width for _, width, note in lines if note), default=0) + 2
+    return "\n".join(
+        text + " " * (column - width) + note if note else text for text, width, note in lines
+    )
 
 
 def compact_tree(node: TreeNode) -> str:

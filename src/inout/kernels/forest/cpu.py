@@ -62,7 +62,11 @@ def scaled_exp(w):
     if w == -np.inf:
         return 0.0, 0.0
     x = np.rint(w / STEP)
-    return normalise(math.exp((w - x * STEP_HIGH) - x * STEP_LOW), x)
+    rest = (w - x * STEP_HIGH) - x * STEP_LOW
+    # Of a weight such as -1e30 the remainder is rounding noise, which exp would blow up.
+    if abs(rest) > STEP:
+        rest = 0.0
+    return normalise(math.exp(rest), x)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -86,7 +90,7 @@ def times_tails(m, x, first, last, tails, values):
 @njit(cache=True, nogil=True, error_model="numpy")
 def ordinary(m, x):
     """m * 2**(256 x) as one float, for pairs known to be of ordinary size."""
-    while x > 0.0 and m != 0.0:
+    while x > 0.0 and 0.0 < m < np.inf:
         m *= UP
         x -= 1.0
     while x < 0.0 and m != 0.0:

@@ -142,7 +142,11 @@ class _Tangent(torch.autograd.Function):
         *inputs, roots = ctx.saved_tensors
         higher = torch.is_grad_enabled()
         with torch.enable_grad():
-            inputs = [x if x.requires_grad else x.detach().requires_grad_() for x in inputs]
+            # Aliases: the direction may itself depend on the weights, and what flows through that
+            # dependence is for the caller's graph to carry, not for this one.
+            inputs = [
+                x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in inputs
+            ]
             outputs = _reference_tangent(ctx.arrays, *inputs, roots)
             results = torch.autograd.grad(
                 outputs, inputs, gradients, create_graph=higher, materialize_grads=True
@@ -193,12 +197,13 @@ def item_counts(
     """Expected counts of all items: the gradient of gradient . log_values in the log-weights."""
     tier = tier or choose_tier(weights)
     if tier == "reference":
+        higher = torch.is_grad_enabled() and (weights.requires_grad or gradient.requires_grad)
         with torch.enable_grad():
             weights = weights if weights.requires_grad else weights.detach().requires_grad_()
             total = log_values(arrays, weights, roots, tier)
             total = torch.where(total == -torch.inf, 0.0, total)
             (counts,) = torch.autograd.grad(
-                total, weights, gradient, create_graph=True, materialize_grads=True
+                total, weights, gradient, create_graph=higher, materialize_grads=True
             )
         return counts
     return _Counts.apply(weights, gradient, roots, _Passes(arrays, weights, tier))  # type: ignore[no-any-return]

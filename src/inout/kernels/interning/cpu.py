@@ -19,7 +19,18 @@ def _hash(rows, r):
 
 
 @njit(cache=True, nogil=True)
+def _copy_rows(target, first, source, start, size):
+    # Written out: numba takes seconds to compile an assignment of slices, and this is on the way
+    # of every first call.
+    for r in range(size):
+        for c in range(source.shape[1]):
+            target[first + r, c] = source[start + r, c]
+
+
+@njit(cache=True, nogil=True)
 def _rehash(slots, store, count):
+    for s in range(slots.shape[0]):
+        slots[s] = -1
     mask = np.uint64(slots.shape[0] - 1)
     for r in range(count):
         slot = _hash(store, r) & mask
@@ -38,7 +49,7 @@ def intern(slots, store, count, rows):
     numbers = np.empty(rows.shape[0], dtype=np.int64)
     for r in range(rows.shape[0]):
         if 2 * (count + 1) > slots.shape[0]:
-            slots = np.full(4 * slots.shape[0], -1, dtype=np.int64)
+            slots = np.empty(4 * slots.shape[0], dtype=np.int64)
             _rehash(slots, store, count)
         mask = np.uint64(slots.shape[0] - 1)
         slot = _hash(rows, r) & mask
@@ -47,9 +58,9 @@ def intern(slots, store, count, rows):
             if known < 0:
                 if count == store.shape[0]:
                     larger = np.empty((2 * count + 16, store.shape[1]), dtype=np.int64)
-                    larger[:count] = store[:count]
+                    _copy_rows(larger, 0, store, 0, count)
                     store = larger
-                store[count] = rows[r]
+                _copy_rows(store, count, rows, r, 1)
                 slots[slot] = count
                 known = count
                 count += 1

@@ -46,10 +46,9 @@ OPENED = 3  # whether its edges have been put in their heap
 ITEM_COLUMNS = 4
 
 NONE = -1
-NODE_LIMIT = 2**31 - 1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def edge_weight(edge, tail_offsets, tails, best):
     """Weight of the best derivation with this edge at its top, without the head's own weight."""
     weight = 0.0
@@ -77,7 +76,7 @@ def viterbi(num_axioms, edge_offsets, tail_offsets, tails, item_weights, best, p
         pointer[item] = chosen if highest > -np.inf else -1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def sift_down(heap_weights, heap_edges, begin, size, hole):
     """Move the entry at `hole` down to its place in the heap of `size` entries at `begin`."""
     weight = heap_weights[begin + hole]
@@ -280,8 +279,8 @@ def grown_vector(array, size):
 
 
 @njit(cache=True, nogil=True)
-def search(num_axioms, forest, root, k, items):
-    """Number of derivations found, k at most, and the nodes; 0 where the nodes have no room.
+def search(num_axioms, forest, root, k, max_nodes, items):
+    """Number of derivations found, k at most, and the nodes; 0 if there are too many nodes.
 
     The nodes of the derivations after the best are a list from `state[root, FIRST]` by NEXT.
     """
@@ -309,9 +308,9 @@ def search(num_axioms, forest, root, k, items):
             begin = tail_offsets[edge]
             arity = tail_offsets[edge + 1] - begin
             if used + arity + 1 > len(edges):
-                size = 2 * (used + arity + 1)
-                if size > NODE_LIMIT:
+                if used + arity + 1 > max_nodes:
                     return 0, links, edges, weights
+                size = min(2 * (used + arity + 1), max_nodes)
                 links = grown(links, size)
                 edges = grown_vector(edges, size)
                 weights = grown_vector(weights, size)

@@ -10,6 +10,9 @@ from inout.kernels.kbest import cpu
 
 MAX_EDGES = 2**28
 
+# A search of this size is small whatever the limit; node ids are 32 bits wide.
+SMALL_SEARCH, LARGEST_SEARCH = 2**20, 2**31 - 1
+
 _Ints = Int64[np.ndarray, "_"]
 _Floats = Float64[np.ndarray, "_"]
 # edge_offsets, tail_offsets, tails, item_weights, best, pointer
@@ -18,7 +21,9 @@ _Forest = tuple[_Ints, _Ints, Int32[np.ndarray, "_"], _Floats, _Floats, _Ints]
 _Nodes = tuple[Int32[np.ndarray, "_ _"], _Ints, _Floats]
 
 
-def _find_nodes(num_axioms: int, forest: _Forest, root: int, k: int) -> tuple[_Ints, _Nodes]:
+def _find_nodes(
+    num_axioms: int, forest: _Forest, root: int, k: int, max_edges: int
+) -> tuple[_Ints, _Nodes]:
     """Nodes of the k best derivations of the root in order, 0 for the best, and all nodes."""
     if k == 1:
         # The search would have nothing to do, but would have to be compiled.
@@ -34,11 +39,12 @@ def _find_nodes(num_axioms: int, forest: _Forest, root: int, k: int) -> tuple[_I
     state = np.zeros((root + 1, cpu.ITEM_COLUMNS), np.int32)
     waiting = np.zeros(root + 1, np.int64)
     items = (state, waiting, np.empty(num_edges, np.float64), np.empty(num_edges, np.int64))
-    found, links, edges, weights = cpu.search(num_axioms, forest, root, k, items)
+    max_nodes = min(max(max_edges, SMALL_SEARCH), LARGEST_SEARCH)
+    found, links, edges, weights = cpu.search(num_axioms, forest, root, k, max_nodes, items)
     if found == 0:
         raise ForestError(
             f"the search for the {k} best derivations of item {root} needs more than "
-            f"{cpu.NODE_LIMIT} partial derivations; ask for fewer"
+            f"{max_nodes} partial derivations; ask for fewer, or raise max_edges"
         )
     root_nodes = np.zeros(found, np.int64)
     for r in range(1, found):
@@ -122,7 +128,8 @@ def kbest(
     edge id at the top, then by the ranks of the children from left to right (see `cpu.py`). That
     order does not depend on k: the k best are a prefix of the k+1 best.
     A `ForestError` says so when the trees together have more than `max_edges` edges: an item used
-    twice by one edge, 60 times over, is a tree of 2^60 edges.
+    twice by one edge, 60 times over, is a tree of 2^60 edges. The same limit holds for the partial
+    derivations that the search keeps, 44 bytes each: k of them for every level of a deep forest.
 
     Cost: O(edges of the items below the best derivations + k d log k) time, where d is the number
     of derived items in a derivation, plus the length of the output.
@@ -147,7 +154,7 @@ def kbest(
         m = 0 if k == 0 or best[root] == -np.inf else 1
         return best[root : root + m].copy(), np.zeros(m + 1, np.int64), np.zeros(0, np.int64)
     forest = (edge_offsets, tail_offsets, tails, item_weights, best, pointer)
-    root_nodes, nodes = _find_nodes(num_axioms, forest, root, k)
+    root_nodes, nodes = _find_nodes(num_axioms, forest, root, k, max_edges)
     log_weights = nodes[2][root_nodes]
     log_weights[0] = best[root]
     offsets, edges = _write_trees(num_axioms, forest, root, root_nodes, nodes, max_edges)

@@ -21,14 +21,15 @@ def order_forest(
     Axioms must not be heads. Kept are the items some goal uses; edges keep their given order
     within an item, items their given order within a level. O(items + edges).
     """
-    offsets, order = cpu.group_by_head(heads, len(is_axiom))
-    postorder, cycle = cpu.depth_first(offsets, order, tail_offsets, tails, goals)
+    edges = cpu.group_by_head(heads, tail_offsets, tails, len(is_axiom))
+    level, live, all_live, postorder, cycle = cpu.depth_first(is_axiom, *edges, goals)
     if len(cycle):
         return cycle
-    level, live = cpu.useful_levels(
-        postorder, offsets, order, tail_offsets, tails, is_axiom, goals
-    )
-    old, *arrays, level_offsets = cpu.emit(level, live, offsets, order, tail_offsets, tails)
+    if not all_live:
+        cpu.drop_unused(level, live, postorder, *edges, goals)
+    # A goal that cannot be derived stays, with no edges.
+    level[goals] = np.where(level[goals] < 0, 1, level[goals])
+    old, *arrays, level_offsets = cpu.emit(level, live, *edges)
     new = np.full(len(is_axiom), -1, dtype=np.int64)
     new[old] = np.arange(len(old))
     num_axioms = int(level_offsets[1])

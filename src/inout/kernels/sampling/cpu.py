@@ -48,10 +48,11 @@ def alias_tables(edge_offsets, probabilities, accept, alias):
                 accept[edge] = 0.0
                 alias[edge] = IMPOSSIBLE
             continue
+        scale = n / total
         # `work` holds two stacks: edges below their share from the left, the others from the right.
         small, large = 0, n
         for edge in range(begin, end):
-            accept[edge] = probabilities[edge] / total * n
+            accept[edge] = probabilities[edge] * scale
             alias[edge] = edge
             if accept[edge] < 1.0:
                 work[small] = edge
@@ -108,16 +109,21 @@ def sample_range(num_axioms, forest, tables, roots, seed, first, last, limit, of
             item = stack[depth]
             edge = edge_offsets[item]
             n = edge_offsets[item + 1] - edge
-            if n == 0 or alias[edge] == IMPOSSIBLE:
+            if n == 0:
                 size = IMPOSSIBLE
                 break
+            uniform = 0.0
             if n > 1:
                 # 53 random bits times n, rounded down, is below n for every n < 2^53.
                 random += GAMMA
                 edge += np.int64(np.float64(mix(random) >> SHIFT_53) * UNIT_53 * n)
                 random += GAMMA
-                if np.float64(mix(random) >> SHIFT_53) * UNIT_53 >= accept[edge]:
-                    edge = alias[edge]
+                uniform = np.float64(mix(random) >> SHIFT_53) * UNIT_53
+            if uniform >= accept[edge]:
+                edge = alias[edge]
+                if edge == IMPOSSIBLE:
+                    size = IMPOSSIBLE
+                    break
             if fill:
                 edges[place + size] = edge
             size += 1

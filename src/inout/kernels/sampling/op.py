@@ -18,7 +18,7 @@ SAMPLES_PER_THREAD = 256
 
 def alias_tables(
     edge_offsets: Int64[np.ndarray, " v_plus_1"], edge_probabilities: Float64[np.ndarray, " e"]
-) -> tuple[Float64[np.ndarray, " e"], Int64[np.ndarray, " e"]]:
+) -> tuple[Float64[np.ndarray, " e"], Int32[np.ndarray, " e"]]:
     """Acceptance probability and alias edge of every edge [e], to draw an edge of an item by.
 
     To draw from an item with n edges, take one of them uniformly, keep it with its acceptance
@@ -34,8 +34,12 @@ def alias_tables(
     >>> accept.tolist(), alias.tolist()
     ([0.5, 1.0], [1, 1])
     """
+    if len(edge_probabilities) >= 2**31:
+        raise ForestError(
+            f"alias tables are for less than 2^31 edges. Got {len(edge_probabilities)}"
+        )
     accept = np.empty(len(edge_probabilities), np.float64)
-    alias = np.empty(len(edge_probabilities), np.int64)
+    alias = np.empty(len(edge_probabilities), np.int32)
     cpu.alias_tables(edge_offsets, edge_probabilities, accept, alias)
     return accept, alias
 
@@ -46,9 +50,9 @@ def sample(
     tail_offsets: Int64[np.ndarray, " e_plus_1"],
     tails: Int32[np.ndarray, " t"],
     accept: Float64[np.ndarray, " e"],
-    alias: Int64[np.ndarray, " e"],
+    alias: Int32[np.ndarray, " e"],
     roots: Int64[np.ndarray, " n"],
-    seed: int,
+    seed: int | np.uint64,
     max_edges: int = MAX_EDGES,
 ) -> tuple[Int64[np.ndarray, " n+1"], Int64[np.ndarray, " edges"]]:
     """Offsets [n+1] and edges in preorder of one random derivation below each of the n roots.
@@ -100,7 +104,6 @@ def sample(
             "an item that must be sampled has no derivation of positive probability, below root "
             f"{roots[int((offsets == cpu.IMPOSSIBLE).argmax()) - 1]}"
         )
-    # Counts are below 2^62 together: each thread stops at max_edges.
     if (offsets == cpu.TOO_LARGE).any() or offsets.sum() > max_edges:
         raise ForestError(
             f"the {n} samples have more than {max_edges} edges when written out as trees; "

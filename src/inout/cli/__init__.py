@@ -1,0 +1,3 @@
+"""The `inout` command."""
+
+from inout.cli.app import main as main

@@ -1,0 +1,76 @@
+"""Numbers and values as a person reads them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Hashable
+
+from inout.forest.labels import format_value
+
+_PLAIN = re.compile(r"[^\s\"]+")
+_INTEGER = re.compile(r"-?[0-9]+")
+
+
+def whole(number: int) -> str:
+    """An exact count with separators, or its size where it is huge.
+
+    >>> whole(1234567)
+    '1,234,567'
+    >>> whole(2**200)
+    'about 1.607 × 10^60'
+    """
+    if number < 10**15:
+        return f"{number:,}"
+    # str() of a very long integer takes quadratic time, and Python refuses it beyond 4,300 digits.
+    exponent = int((number.bit_length() - 1) * math.log10(2))
+    leading = number // 10 ** (exponent - 3)
+    if leading >= 10**4:
+        exponent, leading = exponent + 1, leading // 10
+    return f"about {leading / 1000:.3f} × 10^{exponent}"
+
+
+def log(value: float) -> str:
+    """A logarithm.
+
+    >>> log(-1.5), log(-math.inf)
+    ('-1.5000', '-inf')
+    """
+    return f"{value:.4f}" if math.isfinite(value) else "-inf"
+
+
+def probability(log_probability: float) -> str:
+    """A probability from its logarithm, with digits that say something also when it is small.
+
+    >>> probability(math.log(0.25)), probability(-50.0), probability(-math.inf)
+    ('0.2500', '1.929e-22', '0')
+    >>> probability(-10000.0)
+    'exp(-10000.00)'
+    """
+    if log_probability == -math.inf:
+        return "0"
+    if not -700 < log_probability < 700:
+        return f"exp({log_probability:.2f})"
+    value = math.exp(log_probability)
+    return f"{value:.4f}" if 1e-3 <= value < 1e6 else f"{value:.3e}"
+
+
+def value(constant: Hashable) -> str:
+    """A value of a fact; a string that could be taken for something else stands in quotes.
+
+    >>> value("NP"), value(3), value("3"), value("a b")
+    ('NP', '3', '"3"', '"a b"')
+    """
+    plain = isinstance(constant, str) and _PLAIN.fullmatch(constant)
+    if plain and not _INTEGER.fullmatch(str(constant)):
+        return str(constant)
+    return format_value(constant)
+
+
+def plural(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> plural(1, "edge"), plural(2000, "edge")
+    ('1 edge', '2,000 edges')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,109 @@
+"""An `Answer` as a page: numbers, trees, expected counts, the forest; nothing is loaded."""
+
+from __future__ import annotations
+
+from inout.cli import formats
+from inout.cli.solve import Answer, GoalAnswer
+from inout.cli.text_report import numbers
+from inout.forest.pictures import as_graph
+from inout.viz import TreeNode, page, svg
+
+MOST_ROWS = 60
+MOST_SHOWN_GOALS = 100
+MOST_DRAWN_GOALS = 5
+MOST_NODES = 600
+
+
+def as_html(answer: Answer, lead: str = "") -> str:
+    """The whole page."""
+    sections = [("Numbers", _numbers(answer))]
+    for goal in [goal for goal in answer.goals if goal.best][:MOST_DRAWN_GOALS]:
+        name = "" if len(answer.goals) == 1 else f" of {goal.label}"
+        sections.append((f"Best derivations{name}", _derivations(answer, goal)))
+    sections += [
+        (f"Expected counts of {name}", _counts(answer, name))
+        for name in answer.facts
+        if name not in answer.from_sentence
+    ]
+    sections.append(("Forest", _forest(answer)))
+    return page.html(answer.title, sections, lead)
+
+
+def _numbers(answer: Answer) -> str:
+    if len(answer.goals) == 1:
+        rows = numbers(answer.goals[0], answer)
+        table = page.table(rows, ["", ""], align="lr")
+    else:
+        shown = answer.goals[:MOST_SHOWN_GOALS]
+        entropies = ["" if g.entropy is None else f"{abs(g.entropy):.4f}" for g in shown]
+        table = page.table(
+            [
+                (str(g.label), formats.log(g.log_partition), formats.whole(g.count), entropy)
+                for g, entropy in zip(shown, entropies, strict=True)
+            ],
+            ["goal", "log Z", "derivations", "entropy"],
+            align="lrrr",
+        )
+    remarks = []
+    if not any(goal.count for goal in answer.goals):
+        remarks.append(page.paragraph("There is no derivation: the facts do not derive the goal."))
+        if answer.unknown_words:
+            words = ", ".join(answer.unknown_words)
+            remarks.append(page.paragraph(f"These words stand in no other fact: {words}"))
+    return "\n".join([table, *remarks])
+
+
+def _derivations(answer: Answer, goal: GoalAnswer) -> str:
+    assert goal.best is not None
+    pictures = []
+    for rank, derivation in enumerate(goal.best, 1):
+        tree = answer.tree(derivation)
+        share = formats.probability(derivation.log_weight - goal.log_partition)
+        size = _size(tree)
+        drawing = (
+            svg.tree(tree, baseline=answer.phrases)
+            if size <= MOST_NODES
+            else page.paragraph(f"{size:,} nodes: too many to draw")
+        )
+        caption = f"{rank} · probability {share} · log-weight {formats.log(derivation.log_weight)}"
+        pictures.append((drawing, caption))
+    return page.figures(pictures)
+
+
+def _size(tree: TreeNode) -> int:
+    size, stack = 0, [tree]
+    while stack:
+        node = stack.pop()
+        size += 1
+        stack.extend(node.children)
+    return size
+
+
+def _counts(answer: Answer, name: str) -> str:
+    facts, counts = answer.facts[name], answer.counts[name]
+    order = sorted(range(len(counts)), key=lambda row: -counts[row])
+    shown = order[:MOST_ROWS]
+    arity = max((len(facts.rows[row]) for row in shown), default=0)
+    weights = facts.log_weights.tolist()
+    rows = []
+    for row in shown:
+        values = [formats.value(v) for v in facts.rows[row]]
+        values += [""] * (arity - len(values))
+        rows.append([*values, formats.log(weights[row]), counts[row]])
+    headers = [*[name if column == 0 else "" for column in range(arity)], "log-weight", "expected"]
+    table = page.table(rows, headers, align="l" * arity + "rr", bars=[arity + 1])
+    if len(order) == len(shown):
+        return table
+    rest = formats.plural(len(order) - len(shown), "more row")
+    return table + page.paragraph(f"{rest}, none above {counts[order[len(shown)]]:.4f}")
+
+
+def _forest(answer: Answer) -> str:
+    if not answer.forest.num_edges:
+        return page.paragraph("(empty)")
+    note = page.paragraph(
+        "All derivations at once, packed. Goals stand at the top; each dot is one way to derive "
+        "the item above it from the items below; the stronger a line or a shade, the more "
+        "probable. Numbers are in the tooltips."
+    )
+    return note + page.figures([(svg.forest(as_graph(answer.forest)), "")])

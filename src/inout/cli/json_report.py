@@ -1,0 +1,106 @@
+"""An `Answer` as JSON for a machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from inout.cli.solve import Answer, GoalAnswer
+from inout.forest import Derivation, Item
+
+FORMAT = "inout solve 1"
+# Larger integers would silently lose digits in readers that know only float64.
+LARGEST_NUMBER = 2**53
+
+
+def as_json(answer: Answer) -> str:
+    """The whole answer as one line of JSON.
+
+    Minus infinity is the string "-inf". Counts of derivations beyond 2**53 are strings of digits.
+    """
+    only = answer.goals[0] if len(answer.goals) == 1 else None
+    forest = answer.forest
+    document = {
+        "format": FORMAT,
+        "program": answer.title,
+        # Of the only goal; null where there are several, which each have their own below.
+        "log_partition": None if only is None else number(only.log_partition),
+        "count": None if only is None else exact(only.count),
+        "entropy": None if only is None else number(only.entropy),
+        "goals": [_goal(goal) for goal in answer.goals],
+        "expected_counts": {
+            name: [
+                {"row": list(row), "log_weight": number(weight), "count": count}
+                for row, weight, count in zip(
+                    _rows(answer, name),
+                    answer.facts[name].log_weights.tolist(),
+                    answer.counts[name],
+                    strict=True,
+                )
+            ]
+            for name in answer.facts
+        },
+        "unknown_words": answer.unknown_words,
+        "sizes": {
+            "items": forest.num_items,
+            "axioms": forest.arrays.num_axioms,
+            "edges": forest.num_edges,
+        },
+        "seconds": {name: round(seconds, 6) for name, seconds in answer.seconds.items()},
+    }
+    return json.dumps(document, ensure_ascii=False, allow_nan=False)
+
+
+def number(value: float | None) -> float | str | None:
+    """A float as JSON can hold it.
+
+    >>> number(0.5), number(float("-inf"))
+    (0.5, '-inf')
+    """
+    return "-inf" if value == float("-inf") else value
+
+
+def exact(count: int) -> int | str:
+    """An integer, as digits where a float64 could not hold it."""
+    if count <= LARGEST_NUMBER:
+        return count
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        return str(count)
+    finally:
+        sys.set_int_max_str_digits(limit)
+
+
+def _rows(answer: Answer, name: str) -> list[list[Any]]:
+    return [[v if isinstance(v, str) else int(v) for v in row] for row in answer.facts[name].rows]
+
+
+def _goal(goal: GoalAnswer) -> dict[str, Any]:
+    return {
+        **_item(goal.label),
+        "log_partition": number(goal.log_partition),
+        "count": exact(goal.count),
+        "entropy": number(goal.entropy),
+        "derivations": None
+        if goal.best is None
+        else [_derivation(derivation, goal) for derivation in goal.best],
+    }
+
+
+def _derivation(derivation: Derivation, goal: GoalAnswer) -> dict[str, Any]:
+    """A tree as its nodes in preorder: each with its depth, so that no nesting limit is met."""
+    labels = derivation.forest.labels
+    return {
+        "log_weight": derivation.log_weight,
+        "log_probability": derivation.log_weight - goal.log_partition,
+        "items": [
+            {"depth": depth, **_item(labels[item])} for item, depth in derivation.walk()
+        ],
+    }
+
+
+def _item(label: Any) -> dict[str, Any]:
+    assert isinstance(label, Item)
+    return {"item": str(label), "relation": label.relation, "arguments": list(label.arguments)}

@@ -1,0 +1,18 @@
+"""Suggestions for names that are nearly right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A clause to end a message with: the nearest known names, or nothing.
+
+    >>> did_you_mean("goall", ["goal", "beta"])
+    '; did you mean goal?'
+    >>> did_you_mean("x", ["goal"])
+    ''
+    """
+    close = get_close_matches(name.lower(), sorted(known), n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(close)}?" if close else ""

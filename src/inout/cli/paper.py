@@ -1,0 +1,84 @@
+"""Where the command writes: a terminal with its colours and width, or a plain file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from rich.box import Box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from inout.viz.text import bar
+
+# One rule under the header, as in viz.text.table.
+_RULED = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
+
+FILE_WIDTH = 100
+BAR_WIDTH = 20
+
+
+class Paper:
+    """A console that cuts long lines on a terminal and writes them whole into a file."""
+
+    def __init__(self) -> None:
+        terminal = Console(highlight=False)
+        self.is_terminal = terminal.is_terminal
+        self.width = terminal.width if terminal.is_terminal else FILE_WIDTH
+        # Tables must not be squeezed into a width that a file does not have.
+        self.console = terminal if terminal.is_terminal else Console(highlight=False, width=10_000)
+
+    def line(self, text: str | Text = "", style: str = "") -> None:
+        """One line, or a drawing of several."""
+        self.console.print(
+            text if isinstance(text, Text) else Text(text, style=style),
+            no_wrap=True,
+            overflow="ellipsis" if self.is_terminal else "ignore",
+            crop=self.is_terminal,
+        )
+
+    def heading(self, text: str, note: str = "") -> None:
+        """The title of a part, with a remark beside it."""
+        self.line()
+        self.line(Text.assemble((text, "bold"), (f"  {note}" if note else "", "dim")))
+        self.line()
+
+    def sentence(self, text: str, style: str = "") -> None:
+        """Running text, broken into lines of the paper's width."""
+        self.console.print(Text(text, style=style), width=min(self.width, FILE_WIDTH))
+
+    def table(
+        self, headers: Sequence[str], rows: Sequence[Sequence[str | Text]], align: str
+    ) -> None:
+        """Rows under ruled headers; `align` has a letter l or r for each column."""
+        table = Table(box=_RULED, show_edge=False, pad_edge=False, header_style="dim")
+        for header, side in zip(headers, align, strict=True):
+            table.add_column(
+                Text(header), justify="right" if side == "r" else "left", no_wrap=True
+            )
+        for row in rows:
+            table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+        self.console.print(table)
+
+    def pairs(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Names and what they stand for, in two columns."""
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="dim", no_wrap=True)
+        grid.add_column()
+        for name, text in rows:
+            grid.add_row(Text(name), Text(text))
+        self.console.print(grid)
+
+
+def bar_text(value: float, largest: float = 1.0) -> Text:
+    """A bar for a value, full at `largest`."""
+    return Text(bar(value / max(largest, 1e-300), BAR_WIDTH), style="blue")
+
+
+def safe_streams() -> None:
+    """Let characters that the terminal cannot show be replaced instead of ending the program."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")

@@ -1,0 +1,64 @@
+"""A line on the terminal that says what goes on, when it takes longer than a moment."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+PATIENCE = 1.0  # seconds without a word
+
+
+class Line:
+    """What the line says; does nothing where there is no terminal."""
+
+    def __init__(self, status: Status | None) -> None:
+        self._status = status
+        self._prefix = ""
+
+    def say(self, text: str) -> None:
+        """Show another text."""
+        if self._status is not None:
+            self._status.update(self._prefix + text)
+
+    def grown(self, items: int, edges: int) -> None:
+        """Show how far grounding is."""
+        self.say(f"grounding: {items:,} items, {edges:,} edges")
+
+    def warn_of_compilation(self) -> None:
+        """Say so from now on if the kernels were never compiled, which takes some ten seconds."""
+        if self._status is not None and _never_compiled():
+            self._prefix = "compiling, which only the first run does · "
+
+
+@contextmanager
+def status() -> Iterator[Line]:
+    """A line on stderr that appears after a second, on a terminal only."""
+    from rich.console import Console
+    from rich.status import Status
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield Line(None)
+        return
+    shown = Status("starting", console=console)
+    timer = threading.Timer(PATIENCE, shown.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield Line(shown)
+    finally:
+        timer.cancel()
+        timer.join()
+        shown.stop()
+
+
+def _never_compiled() -> bool:
+    from inout.kernels.forest import cpu
+
+    return not any(Path(cpu.inside.stats.cache_path).glob("*.nbi"))

@@ -1,0 +1,153 @@
+"""An `Answer` as text for a person."""
+
+from __future__ import annotations
+
+import math
+
+from rich.text import Text
+
+from inout.cli import formats
+from inout.cli.paper import Paper, bar_text
+from inout.cli.solve import Answer, GoalAnswer
+from inout.cli.trees import draw
+from inout.viz import text
+from inout.viz.labels import clean
+
+MOST_ROWS = 15
+MOST_SHOWN_GOALS = 20
+MOST_DRAWN_GOALS = 5
+MOST_TREE_LINES = 200
+
+
+def print_answer(paper: Paper, answer: Answer) -> None:
+    """Numbers, the best derivations, expected counts."""
+    paper.line(Text(clean(answer.title), style="bold"))
+    paper.line()
+    if len(answer.goals) == 1:
+        paper.pairs(numbers(answer.goals[0], answer))
+    else:
+        _print_goals(paper, answer)
+    if not any(goal.count for goal in answer.goals):
+        _print_no_derivation(paper, answer)
+        return
+    drawn = [goal for goal in answer.goals if goal.best]
+    for goal in drawn[:MOST_DRAWN_GOALS]:
+        print_derivations(paper, answer, goal)
+    if len(drawn) > MOST_DRAWN_GOALS:
+        paper.line()
+        paper.line(
+            f"the derivations of {len(drawn) - MOST_DRAWN_GOALS:,} more goals: --json", "dim"
+        )
+    for name in answer.facts:
+        if name not in answer.from_sentence:
+            print_counts(paper, answer, name)
+
+
+def numbers(goal: GoalAnswer, answer: Answer) -> list[tuple[str, str]]:
+    """Names and values of what is known about one goal and the forest."""
+    forest = answer.forest
+    rows = [("log Z", formats.log(goal.log_partition))]
+    if goal.count:
+        rows.append(("Z", formats.probability(goal.log_partition)))
+    rows.append(("derivations", formats.whole(goal.count)))
+    if goal.count and goal.entropy is not None:
+        rows.append(("entropy", f"{abs(goal.entropy):.4f} nats"))
+    size = f"{formats.plural(forest.num_items, 'item')}, {formats.plural(forest.num_edges, 'edge')}"
+    rows.append(("forest", size))
+    return rows
+
+
+def print_derivations(paper: Paper, answer: Answer, goal: GoalAnswer) -> None:
+    """The best derivations of one goal as trees."""
+    assert goal.best is not None
+    name = "" if len(answer.goals) == 1 else f" of {clean(str(goal.label))}"
+    more = goal.count - len(goal.best)
+    note = f"of {formats.whole(goal.count)}" if more > 0 else ""
+    paper.heading(f"Best derivations{name}", note)
+    for rank, derivation in enumerate(goal.best, 1):
+        if rank > 1:
+            paper.line()
+        log_probability = derivation.log_weight - goal.log_partition
+        paper.line(
+            Text.assemble(
+                (f"{rank}", "bold"),
+                f"  probability {formats.probability(log_probability)}  ",
+                bar_text(math.exp(min(log_probability, 0.0))),
+                (f"  log-weight {formats.log(derivation.log_weight)}", "dim"),
+            )
+        )
+        paper.line()
+        tree = answer.tree(derivation)
+        drawing = draw(tree, paper.width - 3) if answer.phrases else text.tree(tree)
+        lines = drawing.split("\n")
+        for line in lines[:MOST_TREE_LINES]:
+            paper.line(f"   {line}")
+        if len(lines) > MOST_TREE_LINES:
+            rest = f"   ... {len(lines) - MOST_TREE_LINES:,} more lines; --json has all items"
+            paper.line(rest, "dim")
+
+
+def print_counts(paper: Paper, answer: Answer, name: str) -> None:
+    """The facts of one relation that are used most, with bars."""
+    facts, counts = answer.facts[name], answer.counts[name]
+    order = sorted(range(len(counts)), key=lambda row: -counts[row])
+    shown = order[:MOST_ROWS]
+    paper.heading(f"Expected counts of {clean(name)}")
+    if not shown:
+        paper.line("(no facts)", "dim")
+        return
+    arity = max(len(facts.rows[row]) for row in shown)
+    weights = facts.log_weights.tolist()
+    weighted = any(weights)
+    largest = max(1.0, counts[order[0]])
+    rows: list[list[str | Text]] = []
+    for row in shown:
+        values = [clean(formats.value(v)) for v in facts.rows[row]]
+        cells: list[str | Text] = [*values, *[""] * (arity - len(values))]
+        if weighted:
+            cells.append(Text(formats.log(weights[row]), style="dim"))
+        rows.append([*cells, f"{counts[row]:.4f}", bar_text(counts[row], largest)])
+    headers = [clean(name), *[""] * (arity - 1)] if arity else []
+    headers += [*["log-weight"] * weighted, "expected", ""]
+    paper.table(headers, rows, "l" * arity + "r" * weighted + "rl")
+    if len(order) > len(shown):
+        rest = formats.plural(len(order) - len(shown), "more row")
+        highest = counts[order[len(shown)]]
+        paper.line(f"... {rest}, none above {highest:.4f}; --json has all", "dim")
+
+
+def _print_goals(paper: Paper, answer: Answer) -> None:
+    shown = answer.goals[:MOST_SHOWN_GOALS]
+    rows = [
+        [
+            clean(str(goal.label)),
+            formats.log(goal.log_partition),
+            formats.whole(goal.count),
+            "" if goal.entropy is None or not goal.count else f"{abs(goal.entropy):.4f}",
+        ]
+        for goal in shown
+    ]
+    if rows:
+        paper.table(["goal", "log Z", "derivations", "entropy"], rows, "lrrr")
+    if len(answer.goals) > len(shown):
+        rest = formats.plural(len(answer.goals) - len(shown), "more goal")
+        paper.line(f"... {rest}; --json has all", "dim")
+    forest = answer.forest
+    paper.line()
+    paper.pairs(
+        [
+            (
+                "forest",
+                f"{formats.plural(forest.num_items, 'item')}, "
+                f"{formats.plural(forest.num_edges, 'edge')}",
+            )
+        ]
+    )
+
+
+def _print_no_derivation(paper: Paper, answer: Answer) -> None:
+    paper.line()
+    paper.sentence("There is no derivation: the facts do not derive the goal.", "yellow")
+    if answer.unknown_words:
+        words = ", ".join(map(clean, answer.unknown_words))
+        paper.sentence(f"These words stand in no other fact: {words}", "yellow")

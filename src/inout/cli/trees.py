@@ -1,0 +1,68 @@
+"""Derivations as trees to draw: with all their facts, or as a sentence's phrase structure."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from inout.forest import Derivation, Item
+from inout.viz import TreeNode, text
+from inout.viz.branches import branches
+
+WORD = "word"  # word(W,I,K) is a word of the sentence from I to K
+
+
+def phrase_tree(derivation: Derivation) -> TreeNode:
+    """The derivation without its facts other than words, as a phrase-structure tree.
+
+    A word stands for itself. An item of the form beta(X,I,K) is called X where no other relation
+    of the tree has that form; a goal without arguments is left out. A derivation that uses no
+    word comes as it is.
+    """
+    labels = derivation.items
+    if not any(_is_word(label) for label in labels):
+        return derivation.tree()
+    num_axioms = derivation.forest.arrays.num_axioms
+    nodes = list(zip(derivation.walk(), labels, strict=True))
+    spans = {
+        label.relation
+        for (item, _), label in nodes
+        if item >= num_axioms and _is_span(label) and isinstance(label, Item)
+    }
+    short = len(spans) == 1
+    # Children come after their parent in preorder, so fold the nodes from the last one up.
+    pending: list[tuple[int, TreeNode]] = []
+    for (item, depth), label in reversed(nodes):
+        children = []
+        while pending and pending[-1][0] == depth + 1:
+            children.append(pending.pop()[1])
+        if item >= num_axioms:
+            name = _first(label) if short and _is_span(label) else str(label)
+            pending.append((depth, TreeNode(name, tuple(children))))
+        elif _is_word(label):
+            pending.append((depth, TreeNode(_first(label), kind="axiom")))
+    root = pending[0][1]
+    plain_goal = isinstance(nodes[0][1], Item) and not nodes[0][1].arguments
+    return root.children[0] if plain_goal and len(root.children) == 1 else root
+
+
+def draw(tree: TreeNode, width: int) -> str:
+    """The tree with its root on top where it fits, else one node a line."""
+    return branches(tree, max_width=width, max_depth=40) or text.tree(tree)
+
+
+def _is_word(label: Hashable) -> bool:
+    return isinstance(label, Item) and label.relation == WORD and len(label.arguments) == 3
+
+
+def _is_span(label: Hashable) -> bool:
+    """Whether an item is a symbol over two positions."""
+    match label:
+        case Item(arguments=(str(), int(), int())):
+            return True
+        case _:
+            return False
+
+
+def _first(label: Hashable) -> str:
+    assert isinstance(label, Item)
+    return str(label.arguments[0])

@@ -1,0 +1,8 @@
+"""Readers and writers: text files, facts."""
+
+from inout.io.facts import AmbiguousFactsError as AmbiguousFactsError
+from inout.io.facts import read_facts as read_facts
+from inout.io.facts import read_value as read_value
+from inout.io.files import check_writable as check_writable
+from inout.io.files import read_text as read_text
+from inout.io.files import write_text as write_text

@@ -1,0 +1,84 @@
+"""Whole text files, read with clear errors and written so that no half of one is ever seen."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from inout._core.errors import FileError
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a UTF-8 file, without a byte order mark.
+
+    Raises `FileError` where there is no such file, or it is no text: with line and column.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        raise FileError(f"{path}: {_reason(error)}") from error
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start]
+        line = before.count(b"\n") + 1
+        column = len(before[before.rfind(b"\n") + 1 :].decode("utf-8-sig")) + 1
+        raise FileError(
+            f"{path}:{line}:{column}: the file must be UTF-8 text. "
+            f"Got the byte 0x{data[error.start]:02x}"
+        ) from None
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a UTF-8 file under a temporary name beside it, then rename it into place.
+
+    Whoever opens `path` finds the old file or the new one, whole.
+    """
+    check_writable(path)
+    target = Path(path).resolve()
+    temporary = None
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        # Temporary files are private; this one becomes an ordinary file.
+        Path(temporary).chmod(0o666 & ~_umask())
+        Path(temporary).replace(target)
+    except (OSError, ValueError) as error:
+        raise FileError(f"{path}: {_reason(error)}") from error
+    finally:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def check_writable(path: str | Path) -> None:
+    """Raise `FileError` where `write_text` could not put a file; for asking before long work."""
+    try:
+        target = Path(path).resolve()
+        if target.exists() and not target.is_file():
+            kind = "a directory" if target.is_dir() else "no ordinary file"
+            raise FileError(f"{path}: cannot be written, because it is {kind}")
+        if not target.parent.is_dir():
+            raise FileError(f"{path}: there is no directory {Path(path).parent} to write it in")
+        if not os.access(target.parent, os.W_OK | os.X_OK):
+            raise FileError(f"{path}: the directory may not be written to")
+    except (OSError, ValueError, RuntimeError) as error:
+        raise FileError(f"{path}: {_reason(error)}") from error
+
+
+def _umask() -> int:
+    """The permissions that new files of this process do not get."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file"
+    if isinstance(error, IsADirectoryError):
+        return "this is a directory, and a file is needed"
+    if isinstance(error, PermissionError):
+        return "permission denied"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,0 +1,95 @@
+"""Helpers that write sentences, rules and brackets as the facts the programs ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from inout._core.errors import ArgumentError
+from inout.deduction import Facts
+
+Rows = list[tuple[str | int, ...]]
+
+
+def sentence(words: Sequence[str]) -> dict[str, Rows]:
+    """The facts word(W,I,I+1) and length(N) of a sentence.
+
+    >>> sentence(["she", "sleeps"])
+    {'word': [('she', 0, 1), ('sleeps', 1, 2)], 'length': [(2,)]}
+    """
+    rows = _positions("words", words)
+    return {"word": rows, "length": [(len(rows),)]}
+
+
+def sentence_pair(source: Sequence[str], target: Sequence[str]) -> dict[str, Rows]:
+    """The facts source, target, source_length and target_length of two sentences.
+
+    >>> sentence_pair(["a"], [])["source"]
+    [('a', 0, 1)]
+    """
+    source_rows, target_rows = _positions("source", source), _positions("target", target)
+    return {
+        "source": source_rows,
+        "target": target_rows,
+        "source_length": [(len(source_rows),)],
+        "target_length": [(len(target_rows),)],
+    }
+
+
+def _positions(name: str, words: Sequence[str]) -> Rows:
+    if isinstance(words, str):
+        raise ArgumentError(
+            f"{name} must be a sequence of words: use text.split(), or list(text) for characters. "
+            f"Got the string {words!r:.60}"
+        )
+    return [(word, i, i + 1) for i, word in enumerate(words)]
+
+
+def brackets(spans: Iterable[tuple[int, int]]) -> dict[str, Rows]:
+    """The facts bracket(B,L,R) and brackets(M) of the program `partial_brackets`.
+
+    >>> brackets([(0, 2), (3, 5)])
+    {'bracket': [(0, 0, 2), (1, 3, 5)], 'brackets': [(2,)]}
+    """
+    rows: Rows = []
+    for number, (left, right) in enumerate(spans):
+        if not 0 <= left < right:
+            raise ArgumentError(
+                f"a bracket must have 0 <= left < right. Got ({left}, {right}) at place {number}"
+            )
+        rows.append((number, left, right))
+    return {"bracket": rows, "brackets": [(len(rows),)]}
+
+
+def earley_rules(
+    rules: Iterable[tuple[str, Sequence[str]]],
+    log_weights: Tensor | Sequence[float] | NDArray[np.float64] | None = None,
+) -> dict[str, Facts]:
+    """The facts rule(R,A,N), nonterminal(R,D,B) and terminal(R,D,W) of the program `earley`.
+
+    Each rule is its left side and the sequence of symbols on its right side, which may be empty.
+    A symbol that is the left side of no rule is a word; rename one of the two where a word is
+    spelt like a nonterminal. Expected counts of "rule" come in the order of the rules.
+
+    >>> facts = earley_rules([("S", ["S", "and", "S"]), ("S", ["x"])], [-1.0, 0.0])
+    >>> facts["rule"].rows, facts["nonterminal"].rows, facts["terminal"].rows
+    ([(0, 'S', 3), (1, 'S', 1)], [(0, 0, 'S'), (0, 2, 'S')], [(0, 1, 'and'), (1, 0, 'x')])
+    """
+    rules = list(rules)
+    for number, (left, right) in enumerate(rules):
+        if isinstance(right, str):
+            raise ArgumentError(
+                f"the right side of a rule must be a sequence of symbols. "
+                f"Got the string {right!r:.60} in rule {number}, of {left!r}"
+            )
+    nonterminals = {left for left, _ in rules}
+    symbols = [(r, d, b) for r, (_, right) in enumerate(rules) for d, b in enumerate(right)]
+    heads = [(r, left, len(right)) for r, (left, right) in enumerate(rules)]
+    return {
+        "rule": Facts(heads, log_weights),
+        "nonterminal": Facts([row for row in symbols if row[2] in nonterminals]),
+        "terminal": Facts([row for row in symbols if row[2] not in nonterminals]),
+    }
