@@ -177,6 +177,11 @@ def test_mistake_is_reported_at_its_place(marked: str, message: str) -> None:
         assert (error.line, error.column) == (line, column)
 
 
+@pytest.mark.parametrize("text", ["a += b", "a += b % c", "a += b\n", "a += b\nc += d."])
+def test_missing_dot_says_no_more_than_that(text: str) -> None:
+    assert error_of(text).message == "expected '.' to end the rule"
+
+
 @pytest.mark.parametrize("marked", [marked for _, marked, _ in ALL])
 def test_messages_speak_to_people(marked: str) -> None:
     message = error_of(split_marked(marked)[0]).message

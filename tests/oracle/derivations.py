@@ -7,7 +7,8 @@ such tuples stand beside the tests. Nothing here knows how the library works.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,21 @@ def random_weights(rng: np.random.Generator, rows: Iterable[Row], dead: float = 
 def some(rng: np.random.Generator, rows: Iterable[Row], share: float) -> list[Row]:
     """About this share of the rows."""
     return [row for row in rows if rng.random() < share]
+
+
+def draw_ambiguous(
+    rng: np.random.Generator,
+    draw: Callable[[np.random.Generator], tuple[dict[str, Any], Iterator[Derivation]]],
+    least: int,
+    most: int = 1500,
+) -> tuple[dict[str, Any], list[Derivation]]:
+    """Random facts and their derivations, drawn again until there are enough and not too many."""
+    for _ in range(1000):
+        facts, found = draw(rng)
+        derivations = list(islice(found, 4 * most))
+        if len(derivations) < 4 * most and least <= len(alive(derivations, facts)) <= most:
+            return facts, derivations
+    raise AssertionError(f"no draw had {least} to {most} derivations")
 
 
 def log_sum(values: Iterable[float]) -> float:

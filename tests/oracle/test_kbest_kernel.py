@@ -149,6 +149,22 @@ def test_one_item_with_very_many_edges() -> None:
     assert trees == [(n, *pair) for pair in pairs]
 
 
+def test_wide_edge_beside_items_still_to_be_written() -> None:
+    # Item 2 has two edges, item 3 has 300 of item 2 below one edge, item 4 is 2 3 2 3 2.
+    forest = forest_from_lists(
+        2, [[(0,), (1,)], [(2,) * 300], [(2, 3, 2, 3, 2)]], [0.0, -1.0, 0.0, 0.0, 0.0]
+    )
+    leaves = 603
+    _, trees = best_trees(forest, 4, leaves + 1)
+    shape = [3, None, 2, *[None] * 300, None, 2, *[None] * 300, None]
+    for tree in trees:
+        assert [e if e > 1 else None for e in tree] == shape
+    # The best has no item of weight -1, the others one each, from the right to the left.
+    ones = [[i for i, e in enumerate(tree) if e == 1] for tree in trees]
+    places = [i for i, e in enumerate(shape) if e is None]
+    assert ones == [[], *([i] for i in reversed(places))]
+
+
 def test_chain_of_100_000_levels() -> None:
     depth = 100_000
     edges: list[list[tuple[int, ...]]] = [[(0,), (1,)]]
@@ -166,11 +182,14 @@ def test_chain_of_100_000_levels() -> None:
 
 def test_exponential_trees_are_refused_before_memory_fills() -> None:
     edges: list[list[tuple[int, ...]]] = [[(0,), (1,)]]
-    edges += [[(2 + i, 2 + i)] for i in range(60)]
-    forest = forest_from_lists(2, edges, [0.0, -1.0] + [0.0] * 61)
-    for k in (1, 2, 1000):
-        with pytest.raises(ForestError, match="more than 268435456 edges"):
-            best_trees(forest, forest.num_items - 1, k)
+    # 2^60 edges, and numbers of them that do not fit in 64 bits.
+    depths = (60, 62, 63, 64, 130)
+    edges += [[(2 + i, 2 + i)] for i in range(max(depths))]
+    forest = forest_from_lists(2, edges, [0.0, -1.0] + [0.0] * (max(depths) + 1))
+    for depth in depths:
+        for k in (1, 2, 1000):
+            with pytest.raises(ForestError, match="more than 268435456 edges"):
+                best_trees(forest, 2 + depth, k)
     # Ten levels: a full binary tree of 2^11 - 1 edges.
     root = 2 + 10
     size = 2**11 - 1

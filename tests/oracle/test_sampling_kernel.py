@@ -111,12 +111,14 @@ def test_alias_tables_draw_each_edge_with_its_probability(seed: int) -> None:
 
 def test_alias_tables_of_one_edge_no_edge_and_sums_off_by_rounding() -> None:
     offsets = np.array([0, 0, 1, 1, 4, 7])
-    third = np.float64(np.float32(1 / 3))
-    accept, alias = alias_tables(offsets, np.array([0.99999999, third, third, third, 0, 1, 0]))
+    off = 1 + 1e-6
+    accept, alias = alias_tables(
+        offsets, np.array([1 / off, 0.2 * off, 0.3 * off, off / 2, 0, 1, 0])
+    )
     assert accept[:1].tolist() == [1.0]
     assert alias[:1].tolist() == [0]
     assert_close(
-        table_probabilities(offsets, accept, alias), [1, 1 / 3, 1 / 3, 1 / 3, 0, 1, 0], atol=1e-15
+        table_probabilities(offsets, accept, alias), [1, 0.2, 0.3, 0.5, 0, 1, 0], atol=1e-15, rtol=0
     )
     assert [len(a) for a in alias_tables(np.array([0, 0]), np.zeros(0))] == [0, 0]
 
@@ -208,15 +210,19 @@ def test_chain_of_100_000_levels_and_wide_edges() -> None:
     depth, width = 100_000, 1000
     edges: list[list[tuple[int, ...]]] = [[(0,)]]
     edges += [[(1 + i,), (1 + i, 0)] for i in range(depth - 1)]
-    edges += [[(1,) * width]]
-    forest = forest_from_lists(1, edges, [0.0] * (depth + 2))
-    probabilities = np.concatenate([[1.0], np.full(2 * (depth - 1), 0.5), [1.0]])
+    edges += [[(1,) * width], [(1 + depth, 2, 1)]]
+    forest = forest_from_lists(1, edges, [0.0] * (depth + 3))
+    probabilities = np.concatenate([[1.0], np.full(2 * (depth - 1), 0.5), [1.0, 1.0]])
     (tree,) = draw(forest, probabilities, depth, 1, 0)
     assert len(tree) == depth
     assert tree[-1] == 0
     odd = sum(edge % 2 for edge in tree[:-1])
     assert abs(odd - depth / 2) < 5 * np.sqrt(depth) / 2
-    assert draw(forest, probabilities, depth + 1, 2, 0) == [(2 * depth - 1, *[0] * width)] * 2
+    wide = (2 * depth - 1, *[0] * width)
+    assert draw(forest, probabilities, depth + 1, 2, 0) == [wide] * 2
+    # The same beside items still to be drawn.
+    for tree in draw(forest, probabilities, depth + 2, 9, 0):
+        assert tree in {(2 * depth, *wide, edge, 0, 0) for edge in (1, 2)}
 
 
 def test_exponential_trees_are_refused_before_memory_fills() -> None:

@@ -10,16 +10,14 @@ from rich.text import Text
 from inout import programs
 from inout.cli import formats
 from inout.cli.paper import Paper, bar_text
-from inout.cli.solve import Answer, GoalAnswer, answer
-from inout.cli.trees import WORD, draw
+from inout.cli.solve import Answer, GoalAnswer, Request, answer
+from inout.cli.trees import draw, phrase_graph
 from inout.deduction import Facts
-from inout.forest import Forest, Item
-from inout.forest.pictures import as_graph
-from inout.viz import Graph, HyperEdge, Node, text
+from inout.forest import Forest
 from inout.viz.branches import side_by_side
 
 SENTENCE = "time flies like an arrow"
-PROGRAM = "cnf"
+PROGRAM = "cnf_inside"
 
 # Probabilities of rules given their left-hand sides.
 GRAMMAR: dict[tuple[str, ...], float] = {
@@ -40,18 +38,22 @@ GRAMMAR: dict[tuple[str, ...], float] = {
 }
 
 
-def run(paper: Paper) -> Answer:
-    """Print the demonstration; returns what it was about."""
+LEAD = "A sentence with two readings, and what the inside algorithm says about it."
+
+
+def solve_demo() -> Answer:
+    """The sentence parsed with the grammar."""
     rules = Facts(list(GRAMMAR), [math.log(p) for p in GRAMMAR.values()])
     given = {name: Facts.of(rows) for name, rows in programs.sentence(SENTENCE.split()).items()}
+    given["start"] = Facts([("S",)])
     facts = {"rule": rules, **given}
     forest = programs.load(PROGRAM).ground(facts)
-    solved = answer(SENTENCE, forest, facts, frozenset(given), best=2, seconds={})
-    _print(paper, solved)
-    return solved
+    request = Request(PROGRAM, sentence=SENTENCE, best=2, probabilities=True)
+    return answer(request, forest, facts, frozenset(given), seconds={})
 
 
-def _print(paper: Paper, solved: Answer) -> None:
+def print_demo(paper: Paper, solved: Answer) -> None:
+    """Grammar, log Z, trees, forest, expected counts, and where to go next."""
     goal = solved.goals[0]
     assert goal.best is not None and goal.entropy is not None
     paper.line(Text.assemble((SENTENCE, "bold"), ("   a sentence with two readings", "dim")))
@@ -63,16 +65,16 @@ def _print(paper: Paper, solved: Answer) -> None:
     paper.heading("Inside", f"the program {PROGRAM}, three equations, sums over all trees")
     paper.line(f"   log Z = {goal.log_partition:.4f}", "bold")
     paper.sentence(
-        f"   The sentence has probability {formats.probability(goal.log_partition)}, the sum over "
-        f"{goal.count} trees. Their entropy is {goal.entropy:.4f} nats."
+        f"The sentence has probability {formats.probability(goal.log_partition)}, the sum over "
+        f"{goal.count} trees. Their entropy is {goal.entropy:.4f} nats.",
+        indent=3,
     )
 
     paper.heading("Two readings", "each with its probability given the sentence")
     _print_readings(paper, goal, solved)
 
-    paper.heading("The packed forest", "both trees at once; what they share is there once")
-    for line in text.forest(_phrases(solved.forest)).split("\n"):
-        paper.line(f"   {line}")
+    paper.heading("The packed forest", "both trees at once: X[i,k] is X over the words i to k")
+    _print_forest(paper, solved.forest)
 
     paper.heading("Expected counts", "how often each rule is used: the gradient of log Z")
     _print_counts(paper, solved)
@@ -80,12 +82,13 @@ def _print(paper: Paper, solved: Answer) -> None:
     paper.heading("Where to go next")
     paper.pairs(
         [
-            ("   inout demo --html demo.html", "the same with drawings, for a browser"),
-            ("   inout programs", "inside algorithms to start from"),
-            (f"   inout programs {PROGRAM}", "the one that was used here"),
-            ("   inout solve --help", "your own equations and facts"),
-            ("   docs/tutorial.md", "the same from Python, and much more"),
-        ]
+            ("inout demo --html demo.html", "the same with drawings, for a browser"),
+            ("inout programs", "inside algorithms to start from"),
+            (f"inout programs {PROGRAM}", "the one that was used here"),
+            ("inout solve --help", "your own equations and facts"),
+            ("docs/tutorial.md", "the same from Python, and much more"),
+        ],
+        indent=3,
     )
 
 
@@ -127,28 +130,20 @@ def _indented(drawing: str) -> str:
 def _print_counts(paper: Paper, solved: Answer) -> None:
     rows: list[Sequence[str | Text]] = []
     for (left, *right), count in zip(GRAMMAR, solved.counts["rule"], strict=True):
-        rows.append([f"   {left} → {' '.join(right)}", f"{count:.3f}", bar_text(count, 2.0)])
-    paper.table(["   rule", "expected", ""], rows, "lrl")
+        rows.append([f"{left} → {' '.join(right)}", f"{count:.3f}", bar_text(count)])
+    paper.table(["rule", "expected", ""], rows, "lrl", indent=3)
 
 
-def _phrases(forest: Forest) -> Graph:
-    """The forest over symbols with their spans and words, without rules."""
-    graph = as_graph(forest)
-    labels: dict[int | str, str] = {}
-    for node in graph.nodes:
-        match forest.labels[int(node.id)]:
-            case Item(relation="beta", arguments=(symbol, i, k)):
-                labels[node.id] = f"{symbol}[{i},{k}]"
-            case Item(relation="word", arguments=(word, _, _)):
-                labels[node.id] = str(word)
-    nodes = [
-        Node(n.id, labels[n.id], n.kind, n.weight, n.level)
-        for n in graph.nodes
-        if n.id in labels and not forest.labels[int(n.id)] == WORD
-    ]
-    edges = [
-        HyperEdge(e.head, tuple(t for t in e.tails if t in labels), e.weight)
-        for e in graph.edges
-        if e.head in labels
-    ]
-    return Graph(nodes, edges)
+def _print_forest(paper: Paper, forest: Forest) -> None:
+    """Every item with its probability and the ways to derive it, rules left out."""
+    graph = phrase_graph(forest)
+    labels = {node.id: node.label for node in graph.nodes}
+    width = max(map(len, labels.values()))
+    goals = set(graph.goals)
+    for node in sorted(graph.nodes, key=lambda node: -node.level):
+        ways = [edge for edge in graph.edges if edge.head == node.id and node.id not in goals]
+        for place, edge in enumerate(sorted(ways, key=lambda edge: -(edge.weight or 0.0))):
+            tails = " ".join(labels[tail] for tail in edge.tails)
+            name = f"{node.weight:.3f}  {labels[node.id]:<{width}}" if place == 0 else ""
+            share = f"   {edge.weight:.3f}" if len(ways) > 1 else ""
+            paper.line(Text.assemble(f"   {name:<{width + 7}} ← {tails}", (share, "dim")))

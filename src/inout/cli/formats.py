@@ -42,17 +42,19 @@ def log(value: float) -> str:
 def probability(log_probability: float) -> str:
     """A probability from its logarithm, with digits that say something also when it is small.
 
-    >>> probability(math.log(0.25)), probability(-50.0), probability(-math.inf)
-    ('0.2500', '1.929e-22', '0')
-    >>> probability(-10000.0)
-    'exp(-10000.00)'
+    >>> probability(math.log(0.25)), probability(math.log(0.0125)), probability(-50.0)
+    ('0.2500', '0.0125', '1.929e-22')
+    >>> probability(-10000.0), probability(-math.inf)
+    ('exp(-10000.00)', '0')
     """
     if log_probability == -math.inf:
         return "0"
     if not -700 < log_probability < 700:
         return f"exp({log_probability:.2f})"
     value = math.exp(log_probability)
-    return f"{value:.4f}" if 1e-3 <= value < 1e6 else f"{value:.3e}"
+    if 0.1 <= value < 1e6:
+        return f"{value:.4f}"
+    return f"{value:.4g}" if 1e-4 <= value < 0.1 else f"{value:.3e}"
 
 
 def value(constant: Hashable) -> str:

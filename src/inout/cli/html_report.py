@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from inout.cli import formats
+from inout.cli.counts import count_table
 from inout.cli.solve import Answer, GoalAnswer
 from inout.cli.text_report import numbers
+from inout.cli.trees import phrase_graph
 from inout.forest.pictures import as_graph
 from inout.viz import TreeNode, page, svg
 
@@ -14,7 +16,7 @@ MOST_DRAWN_GOALS = 5
 MOST_NODES = 600
 
 
-def as_html(answer: Answer, lead: str = "") -> str:
+def as_html(answer: Answer, title: str = "", lead: str = "") -> str:
     """The whole page."""
     sections = [("Numbers", _numbers(answer))]
     for goal in [goal for goal in answer.goals if goal.best][:MOST_DRAWN_GOALS]:
@@ -26,13 +28,13 @@ def as_html(answer: Answer, lead: str = "") -> str:
         if name not in answer.from_sentence
     ]
     sections.append(("Forest", _forest(answer)))
-    return page.html(answer.title, sections, lead)
+    return page.html(title or answer.title, sections, lead)
 
 
 def _numbers(answer: Answer) -> str:
     if len(answer.goals) == 1:
         rows = numbers(answer.goals[0], answer)
-        table = page.table(rows, ["", ""], align="lr")
+        table = page.table([[v for _, v in rows]], [n for n, _ in rows], align="l" * len(rows))
     else:
         shown = answer.goals[:MOST_SHOWN_GOALS]
         entropies = ["" if g.entropy is None else f"{abs(g.entropy):.4f}" for g in shown]
@@ -47,9 +49,7 @@ def _numbers(answer: Answer) -> str:
     remarks = []
     if not any(goal.count for goal in answer.goals):
         remarks.append(page.paragraph("There is no derivation: the facts do not derive the goal."))
-        if answer.unknown_words:
-            words = ", ".join(answer.unknown_words)
-            remarks.append(page.paragraph(f"These words stand in no other fact: {words}"))
+    remarks += [page.paragraph(f"Note: {note}") for note in answer.notes]
     return "\n".join([table, *remarks])
 
 
@@ -80,30 +80,28 @@ def _size(tree: TreeNode) -> int:
 
 
 def _counts(answer: Answer, name: str) -> str:
-    facts, counts = answer.facts[name], answer.counts[name]
-    order = sorted(range(len(counts)), key=lambda row: -counts[row])
-    shown = order[:MOST_ROWS]
-    arity = max((len(facts.rows[row]) for row in shown), default=0)
-    weights = facts.log_weights.tolist()
-    rows = []
-    for row in shown:
-        values = [formats.value(v) for v in facts.rows[row]]
-        values += [""] * (arity - len(values))
-        rows.append([*values, formats.log(weights[row]), counts[row]])
-    headers = [*[name if column == 0 else "" for column in range(arity)], "log-weight", "expected"]
-    table = page.table(rows, headers, align="l" * arity + "rr", bars=[arity + 1])
-    if len(order) == len(shown):
-        return table
-    rest = formats.plural(len(order) - len(shown), "more row")
-    return table + page.paragraph(f"{rest}, none above {counts[order[len(shown)]]:.4f}")
+    table = count_table(answer, name, MOST_ROWS)
+    remark = page.paragraph(table.rest) if table.rest else ""
+    if not table.rows:
+        return remark
+    drawn = page.table(
+        [[*values, weight, count] for values, weight, count in table.rows],
+        table.headers,
+        align="l" * table.arity + "rr",
+        bars=[table.arity + 1],
+        full=max(1.0, table.rows[0][2]),
+    )
+    return drawn + remark
 
 
 def _forest(answer: Answer) -> str:
     if not answer.forest.num_edges:
         return page.paragraph("(empty)")
+    graph = phrase_graph(answer.forest) if answer.phrases else as_graph(answer.forest)
+    without = " Of the facts, only words are drawn." if answer.phrases else ""
     note = page.paragraph(
         "All derivations at once, packed. Goals stand at the top; each dot is one way to derive "
         "the item above it from the items below; the stronger a line or a shade, the more "
-        "probable. Numbers are in the tooltips."
+        f"probable. Numbers are in the tooltips.{without}"
     )
-    return note + page.figures([(svg.forest(as_graph(answer.forest)), "")])
+    return note + page.figures([(svg.forest(graph), "")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from typing import Any
 
@@ -23,7 +24,9 @@ def as_json(answer: Answer) -> str:
     forest = answer.forest
     document = {
         "format": FORMAT,
-        "program": answer.title,
+        "program": answer.request.program,
+        "sentence": answer.request.sentence,
+        "goal": answer.request.goal,
         # Of the only goal; null where there are several, which each have their own below.
         "log_partition": None if only is None else number(only.log_partition),
         "count": None if only is None else exact(only.count),
@@ -41,7 +44,7 @@ def as_json(answer: Answer) -> str:
             ]
             for name in answer.facts
         },
-        "unknown_words": answer.unknown_words,
+        "notes": answer.notes,
         "sizes": {
             "items": forest.num_items,
             "axioms": forest.arrays.num_axioms,
@@ -94,7 +97,7 @@ def _derivation(derivation: Derivation, goal: GoalAnswer) -> dict[str, Any]:
     labels = derivation.forest.labels
     return {
         "log_weight": derivation.log_weight,
-        "log_probability": derivation.log_weight - goal.log_partition,
+        "probability": math.exp(min(derivation.log_weight - goal.log_partition, 0.0)),
         "items": [
             {"depth": depth, **_item(labels[item])} for item, depth in derivation.walk()
         ],

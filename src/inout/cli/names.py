@@ -11,8 +11,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
     >>> did_you_mean("goall", ["goal", "beta"])
     '; did you mean goal?'
-    >>> did_you_mean("x", ["goal"])
-    ''
+    >>> did_you_mean("cnf", ["cnf_inside"]), did_you_mean("x", ["goal"])
+    ('; did you mean cnf_inside?', '')
     """
-    close = get_close_matches(name.lower(), sorted(known), n=3, cutoff=0.6)
+    names = sorted(known)
+    close = get_close_matches(name.lower(), names, n=3, cutoff=0.6)
+    close = close or [other for other in names if name and other.startswith(name.lower())][:3]
     return f"; did you mean {' or '.join(close)}?" if close else ""

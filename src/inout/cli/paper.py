@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from rich.box import Box
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -44,12 +45,17 @@ class Paper:
         self.line(Text.assemble((text, "bold"), (f"  {note}" if note else "", "dim")))
         self.line()
 
-    def sentence(self, text: str, style: str = "") -> None:
+    def sentence(self, text: str, style: str = "", indent: int = 0) -> None:
         """Running text, broken into lines of the paper's width."""
-        self.console.print(Text(text, style=style), width=min(self.width, FILE_WIDTH))
+        padded = Padding(Text(text, style=style), (0, 0, 0, indent), expand=False)
+        self.console.print(padded, width=min(self.width, FILE_WIDTH))
 
     def table(
-        self, headers: Sequence[str], rows: Sequence[Sequence[str | Text]], align: str
+        self,
+        headers: Sequence[str],
+        rows: Sequence[Sequence[str | Text]],
+        align: str,
+        indent: int = 0,
     ) -> None:
         """Rows under ruled headers; `align` has a letter l or r for each column."""
         table = Table(box=_RULED, show_edge=False, pad_edge=False, header_style="dim")
@@ -59,16 +65,21 @@ class Paper:
             )
         for row in rows:
             table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
-        self.console.print(table)
+        self.console.print(Padding(table, (0, 0, 0, indent), expand=False))
 
-    def pairs(self, rows: Sequence[tuple[str, str]]) -> None:
+    def pairs(self, rows: Sequence[tuple[str, str]], indent: int = 0) -> None:
         """Names and what they stand for, in two columns."""
         grid = Table.grid(padding=(0, 2))
-        grid.add_column(style="dim", no_wrap=True)
+        grid.add_column(style="bold", no_wrap=True)
         grid.add_column()
         for name, text in rows:
             grid.add_row(Text(name), Text(text))
-        self.console.print(grid)
+        self.console.print(Padding(grid, (0, 0, 0, indent), expand=False))
+
+    def note_file(self, path: str) -> None:
+        """Say that a file was written."""
+        self.line()
+        self.line(f"wrote {path}", "dim")
 
 
 def bar_text(value: float, largest: float = 1.0) -> Text:

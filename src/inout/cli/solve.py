@@ -15,6 +15,7 @@ from inout._core.errors import ArgumentError, FileError
 from inout.cli.names import did_you_mean
 from inout.cli.trees import WORD, phrase_tree
 from inout.deduction import Facts, Program
+from inout.deduction.parser import parse_program
 from inout.forest import Derivation, Forest, Item
 from inout.forest.decoding import kbest
 from inout.io import AmbiguousFactsError, read_facts, read_text, read_value
@@ -32,7 +33,8 @@ class Request:
     """What to solve, as the user gave it."""
 
     program: str
-    facts: Sequence[tuple[str, str]] = ()  # relation, path of a file
+    files: Sequence[tuple[str, str]] = ()  # relation, path of a file
+    single: Sequence[tuple[str, str]] = ()  # relation, values of one fact separated by spaces
     sentence: str | None = None
     goal: str = "goal"
     best: int = 3
@@ -59,13 +61,19 @@ class GoalAnswer:
 class Answer:
     """A solved forest: numbers for each goal, expected counts of each fact, times in seconds."""
 
-    title: str
+    request: Request
     forest: Forest
     facts: Mapping[str, Facts]
     from_sentence: frozenset[str]
     goals: Sequence[GoalAnswer]
     counts: Mapping[str, Sequence[float]]
     seconds: Mapping[str, float]
+
+    @property
+    def title(self) -> str:
+        """What was solved, in a line."""
+        sentence = self.request.sentence
+        return self.request.program if sentence is None else f"{self.request.program}: {sentence}"
 
     @cached_property
     def phrases(self) -> bool:
@@ -86,6 +94,23 @@ class Answer:
         }
         words = (row[0] for row in self.facts[WORD].rows)
         return list(dict.fromkeys(str(word) for word in words if word not in known))
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """What the user may have overlooked."""
+        notes = []
+        if self.unknown_words:
+            notes.append(f"no other fact has these words: {', '.join(self.unknown_words)}")
+        for name, facts in self.facts.items():
+            weights = facts.log_weights
+            between = (weights > 0) & (weights < 1)
+            outside = (weights < 0) | (weights > 1)
+            if not self.request.probabilities and bool(between.any()) and not bool(outside.any()):
+                notes.append(
+                    f"all weights of {name} lie between 0 and 1 and are taken as logarithms; "
+                    "if they are probabilities, add --probabilities"
+                )
+        return notes
 
     def tree(self, derivation: Derivation) -> TreeNode:
         """The derivation as it is drawn."""
@@ -114,24 +139,23 @@ def solve(request: Request, progress: Progress | None = None) -> Answer:
     )
     grounded = time.perf_counter()
     times = {"read": read - start, "ground": grounded - read}
-    return answer(request.program, forest, facts, from_sentence, request.best, times)
+    return answer(request, forest, facts, from_sentence, times)
 
 
 def answer(
-    title: str,
+    request: Request,
     forest: Forest,
     facts: Mapping[str, Facts],
     from_sentence: frozenset[str],
-    best: int,
     seconds: Mapping[str, float],
 ) -> Answer:
     """Every number that is reported about a forest."""
     start = time.perf_counter()
     with torch.no_grad():
-        goals = _goals(forest, best)
+        goals = _goals(forest, request.best)
         counts = {name: forest.expected_counts(name).tolist() for name in forest.relations}
     times = {**seconds, "infer": time.perf_counter() - start}
-    return Answer(title, forest, facts, from_sentence, goals, counts, times)
+    return Answer(request, forest, facts, from_sentence, goals, counts, times)
 
 
 def _goals(forest: Forest, best: int) -> list[GoalAnswer]:
@@ -156,7 +180,7 @@ def load_program(name: str, goal: str) -> Program:
     path = Path(name)
     # A directory that happens to be called like a program does not hide it.
     if name in programs.names() and not path.is_file():
-        text, source = programs.text(name), name
+        text, source = programs.text(name), f"{name}.dyna"
     elif path.exists() or "/" in name or path.suffix:
         text, source = read_text(path), name
     else:
@@ -165,28 +189,19 @@ def load_program(name: str, goal: str) -> Program:
             f"{name}: there is no such file, and no program of that name in the library"
             f"{hint or ' (inout programs lists it)'}"
         )
-    program = Program(text, goal=goal, source=source)
-    return program
+    derived = parse_program(text, source).derived
+    if goal not in derived:
+        hint = did_you_mean(goal, derived) or f"; it derives {', '.join(derived) or 'nothing'}"
+        raise ArgumentError(f"--goal: no rule of {name} derives {goal!r}{hint}")
+    return Program(text, goal=goal, source=source)
 
 
 def load_facts(program: Program, request: Request) -> tuple[dict[str, Facts], frozenset[str]]:
     """The facts from files and from the sentence, and the relations that the sentence gave."""
     arities = _arities(program)
-    _check_names(arities, "--facts", [name for name, _ in request.facts])
-    named = {name for name, _ in request.facts}
-    for option, names in (
-        ("--weighted", request.weighted),
-        ("--unweighted", request.unweighted),
-    ):
-        for name in names:
-            if name not in named:
-                hint = did_you_mean(name, named)
-                raise ArgumentError(f"{option}: no --facts file is given for {name!r}{hint}")
-    if both := set(request.weighted) & set(request.unweighted):
-        raise ArgumentError(f"{sorted(both)[0]!r} cannot be --weighted and --unweighted at once")
-
+    _check_options(arities, request)
     parts: dict[str, list[Facts]] = {}
-    for name, path in request.facts:
+    for name, path in request.files:
         choice = True if name in request.weighted else False if name in request.unweighted else None
         try:
             rows = read_facts(
@@ -195,6 +210,8 @@ def load_facts(program: Program, request: Request) -> tuple[dict[str, Facts], fr
         except AmbiguousFactsError as error:
             raise FileError(f"{error}; say --weighted {name} or --unweighted {name}") from None
         parts.setdefault(name, []).append(rows)
+    for name, values in request.single:
+        parts.setdefault(name, []).append(Facts([_single(name, values, arities[name])]))
     facts = {name: _chained(files) for name, files in parts.items()}
     said = {} if request.sentence is None else _sentence(request.sentence, arities, facts)
     facts.update(said)
@@ -211,14 +228,35 @@ def _arities(program: Program) -> dict[str, set[int]]:
     return arities
 
 
-def _check_names(arities: Mapping[str, object], option: str, names: Sequence[str]) -> None:
-    for name in names:
-        if name not in arities:
-            known = ", ".join(arities)
-            raise ArgumentError(
-                f"{option}: the program has no relation {name!r}"
-                f"{did_you_mean(name, arities) or f'; it has {known}'}"
-            )
+def _check_options(arities: Mapping[str, object], request: Request) -> None:
+    """Refuse names that are not there, before any file is read."""
+    for option, pairs in (("--facts", request.files), ("--fact", request.single)):
+        for name, _ in pairs:
+            if name not in arities:
+                hint = did_you_mean(name, arities) or f"; it has {', '.join(arities)}"
+                raise ArgumentError(f"{option}: the program has no relation {name!r}{hint}")
+    named = {name for name, _ in request.files}
+    for option, names in (("--weighted", request.weighted), ("--unweighted", request.unweighted)):
+        for name in names:
+            if name not in named:
+                hint = did_you_mean(name, named)
+                raise ArgumentError(f"{option}: no --facts file is given for {name!r}{hint}")
+    if both := set(request.weighted) & set(request.unweighted):
+        raise ArgumentError(f"{min(both)!r} cannot be --weighted and --unweighted at once")
+
+
+def _single(name: str, values: str, arities: set[int]) -> tuple[str | int, ...]:
+    """The one row of a --fact option."""
+    try:
+        row = tuple(read_value(value) for value in values.split())
+    except ValueError as error:
+        raise ArgumentError(f"--fact {name}={values}: {error}") from None
+    if len(row) not in arities:
+        sizes = " or ".join(str(arity) for arity in sorted(arities))
+        raise ArgumentError(
+            f"--fact: {name} takes {sizes} values, separated by spaces. Got {len(row)}: {values!r}"
+        )
+    return row
 
 
 def _chained(files: list[Facts]) -> Facts:
@@ -251,7 +289,7 @@ def _check_complete(program: Program, facts: Mapping[str, Facts]) -> None:
     for name, use in program.parsed.used.items():
         if name in facts or name in program.parsed.derived:
             continue
-        way = f"--facts {name}=FILE.tsv"
+        way = f"--facts {name}=FILE.tsv or --fact {name}=VALUES"
         if name == WORD and 3 in use.arities:
             way += ' or --sentence "..."'
         raise program.parsed.error(f"{name} is not given: add {way}", use.position)

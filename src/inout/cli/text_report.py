@@ -7,6 +7,7 @@ import math
 from rich.text import Text
 
 from inout.cli import formats
+from inout.cli.counts import CountTable, count_table
 from inout.cli.paper import Paper, bar_text
 from inout.cli.solve import Answer, GoalAnswer
 from inout.cli.trees import draw
@@ -89,31 +90,21 @@ def print_derivations(paper: Paper, answer: Answer, goal: GoalAnswer) -> None:
 
 def print_counts(paper: Paper, answer: Answer, name: str) -> None:
     """The facts of one relation that are used most, with bars."""
-    facts, counts = answer.facts[name], answer.counts[name]
-    order = sorted(range(len(counts)), key=lambda row: -counts[row])
-    shown = order[:MOST_ROWS]
+    table = count_table(answer, name, MOST_ROWS)
     paper.heading(f"Expected counts of {clean(name)}")
-    if not shown:
-        paper.line("(no facts)", "dim")
-        return
-    arity = max(len(facts.rows[row]) for row in shown)
-    weights = facts.log_weights.tolist()
-    weighted = any(weights)
-    largest = max(1.0, counts[order[0]])
-    rows: list[list[str | Text]] = []
-    for row in shown:
-        values = [clean(formats.value(v)) for v in facts.rows[row]]
-        cells: list[str | Text] = [*values, *[""] * (arity - len(values))]
-        if weighted:
-            cells.append(Text(formats.log(weights[row]), style="dim"))
-        rows.append([*cells, f"{counts[row]:.4f}", bar_text(counts[row], largest)])
-    headers = [clean(name), *[""] * (arity - 1)] if arity else []
-    headers += [*["log-weight"] * weighted, "expected", ""]
-    paper.table(headers, rows, "l" * arity + "r" * weighted + "rl")
-    if len(order) > len(shown):
-        rest = formats.plural(len(order) - len(shown), "more row")
-        highest = counts[order[len(shown)]]
-        paper.line(f"... {rest}, none above {highest:.4f}; --json has all", "dim")
+    if table.rows:
+        cells: list[list[str | Text]] = [
+            [*map(clean, values), Text(weight, style="dim"), f"{count:.4f}", _bar(count, table)]
+            for values, weight, count in table.rows
+        ]
+        headers = [*map(clean, table.headers), ""]
+        paper.table(headers, cells, "l" * table.arity + "rrl")
+    if table.rest:
+        paper.line(table.rest, "dim")
+
+
+def _bar(count: float, table: CountTable) -> Text:
+    return bar_text(count, max(1.0, table.rows[0][2]))
 
 
 def _print_goals(paper: Paper, answer: Answer) -> None:
@@ -148,6 +139,3 @@ def _print_goals(paper: Paper, answer: Answer) -> None:
 def _print_no_derivation(paper: Paper, answer: Answer) -> None:
     paper.line()
     paper.sentence("There is no derivation: the facts do not derive the goal.", "yellow")
-    if answer.unknown_words:
-        words = ", ".join(map(clean, answer.unknown_words))
-        paper.sentence(f"These words stand in no other fact: {words}", "yellow")

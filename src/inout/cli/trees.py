@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from inout.forest import Derivation, Item
-from inout.viz import TreeNode, text
+from inout.forest import Derivation, Forest, Item
+from inout.forest.pictures import as_graph
+from inout.viz import Graph, HyperEdge, Node, TreeNode, text
 from inout.viz.branches import branches
 
 WORD = "word"  # word(W,I,K) is a word of the sentence from I to K
@@ -43,6 +44,36 @@ def phrase_tree(derivation: Derivation) -> TreeNode:
     root = pending[0][1]
     plain_goal = isinstance(nodes[0][1], Item) and not nodes[0][1].arguments
     return root.children[0] if plain_goal and len(root.children) == 1 else root
+
+
+def phrase_graph(forest: Forest) -> Graph:
+    """The likely part of a forest to draw, without its facts other than words.
+
+    beta(X,I,K) is called X[I,K] under the same condition as in `phrase_tree`.
+    """
+    graph = as_graph(forest)
+    labels = {node.id: forest.labels[int(node.id)] for node in graph.nodes}
+    if not any(_is_word(label) for label in labels.values()):
+        return graph
+    items = [labels[node.id] for node in graph.nodes if node.kind == "item"]
+    short = len({item.relation for item in items if isinstance(item, Item) and _is_span(item)}) == 1
+    nodes = []
+    for node in graph.nodes:
+        label = labels[node.id]
+        if node.kind == "axiom" and not _is_word(label):
+            continue
+        name = str(label)
+        if _is_word(label):
+            name = _first(label)
+        elif short and _is_span(label) and isinstance(label, Item):
+            name = "{}[{},{}]".format(*label.arguments)
+        nodes.append(Node(node.id, name, node.kind, node.weight, node.level))
+    kept = {node.id for node in nodes}
+    edges = [
+        HyperEdge(edge.head, tuple(tail for tail in edge.tails if tail in kept), edge.weight)
+        for edge in graph.edges
+    ]
+    return Graph(nodes, edges, [goal for goal in graph.goals if goal in kept])
 
 
 def draw(tree: TreeNode, width: int) -> str:

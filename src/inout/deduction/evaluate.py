@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,7 +98,7 @@ def _join(
         bindings.select(left, step.keep)
     elif bindings.size == 1 and not bindings.columns:
         # The first atom: take its rows as they are.
-        right = slice(None)
+        right = np.arange(len(rows))
         bindings.tails = {p: np.repeat(t, len(rows)) for p, t in bindings.tails.items()}
         bindings.size = len(rows)
     else:
@@ -163,7 +163,7 @@ def _bind_or_test(
     _drop_unwanted(bindings, keep)
 
 
-def _spread(value: NDArray, bindings: Bindings) -> NDArray:
+def _spread(value: NDArray[Any], bindings: Bindings) -> NDArray[Any]:
     """`value` with one entry for each row, also where it is a constant."""
     return np.broadcast_to(value, (bindings.size,))
 

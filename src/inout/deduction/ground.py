@@ -139,7 +139,8 @@ class Grounding:
         rounds = 0
         while True:
             self.beam.select(relations)
-            if not any([relation.advance() for relation in relations]):
+            advanced = [relation.advance() for relation in relations]
+            if not any(advanced):
                 return
             for rule in stratum.rules:
                 recursive = self._recursive_atoms(rule, stratum)

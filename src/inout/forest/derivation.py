@@ -109,10 +109,11 @@ class Derivations(Sequence[Derivation]):
         counts = ends - starts
         owner = np.repeat(np.arange(len(self)), np.diff(self.offsets))
         places = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        sums = np.bincount(
+        # Not in place: of no tails at all, numpy makes integers.
+        sums: NDArray[np.float64] = values[self.root] + np.bincount(
             np.repeat(owner, counts), weights=values[arrays.tails[places]], minlength=len(self)
         )
-        return sums + values[self.root]
+        return sums
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

@@ -108,9 +108,9 @@ def covariance(forest: Forest, f: Any, g: Any) -> Float[Tensor, "*g"]:
             ones = torch.ones(len(goals), dtype=weights.dtype, device=weights.device)
             counts = op.item_counts(forest.arrays, weights, goals, ones, forest.tier)
             (row,) = torch.autograd.grad(
-                (counts * left).sum(), weights, create_graph=keep, materialize_grads=True
+                _weigh(counts, left).sum(), weights, create_graph=keep, materialize_grads=True
             )
-        return row * right
+        return row * torch.where(counts == 0, 0.0, right)
 
     return _for_each_goal(forest, terms)
 

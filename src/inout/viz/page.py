@@ -68,10 +68,11 @@ def table(
     headers: Sequence[str],
     align: str | None = None,
     bars: Sequence[int] = (),
+    full: float = 1.0,
 ) -> Html:
     """An HTML table; columns named in `bars` show a small bar beside each probability.
 
-    Alignment and number format are those of `text.table`.
+    Alignment and number format are those of `text.table`. A bar is full at the value `full`.
 
     >>> "0.250" in table([["NP", 0.25]], ["item", "p"], bars=[1])
     True
@@ -83,7 +84,7 @@ def table(
     )
     lines = [
         "".join(
-            f'<td class="io-{a}">{_cell(cell, column in bars)}</td>'
+            f'<td class="io-{a}">{_cell(cell, column in bars, full)}</td>'
             for column, (cell, a) in enumerate(zip(row, align, strict=True))
         )
         for row in rows
@@ -108,11 +109,11 @@ def figures(pictures: Iterable[tuple[str, str]]) -> Html:
     return Html(f'<div class="io-figures">\n{"".join(parts)}</div>')
 
 
-def _cell(cell: Cell, with_bar: bool) -> str:
+def _cell(cell: Cell, with_bar: bool, full: float) -> str:
     if isinstance(cell, Html):
         return cell
     text = escape(format_cell(cell))
     if not with_bar or not isinstance(cell, int | float):
         return text
-    fill = f'<span class="io-fill" style="width:{100 * share(cell):.1f}%"></span>'
+    fill = f'<span class="io-fill" style="width:{100 * share(cell / full):.1f}%"></span>'
     return f'<span class="io-track">{fill}</span>{text}'

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
 
 from inout.kernels.forest import cpu, gpu
 from inout.kernels.forest.arrays import ForestArrays
@@ -96,8 +94,7 @@ class _LogValues(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         weights, roots = ctx.saved_tensors
-        counts = _Counts.apply(weights, gradients[0], roots, ctx.passes)
-        return counts, None, None  # type: ignore[return-value]
+        return _apply(_Counts, weights, gradients[0], roots, ctx.passes), None, None
 
 
 class _Counts(torch.autograd.Function):
@@ -114,9 +111,9 @@ class _Counts(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         weights, gradient, roots = ctx.saved_tensors
-        count_dots, log_dots = _Tangent.apply(
-            weights, gradient, gradients[0], roots, ctx.passes
-        )  # type: ignore[misc]
+        count_dots, log_dots = _apply(
+            _Tangent, weights, gradient, gradients[0], roots, ctx.passes
+        )
         return count_dots, log_dots, None, None
 
 
@@ -154,6 +151,11 @@ class _Tangent(torch.autograd.Function):
         return (*results, None, None)
 
 
+def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
+    """`function.apply`, which torch leaves untyped."""
+    return function.apply(*arguments)  # type: ignore[no-untyped-call]
+
+
 def _reference_tangent(
     arrays: ForestArrays, weights: Tensor, gradient: Tensor, direction: Tensor, roots: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -184,7 +186,9 @@ def log_values(
     tier = tier or choose_tier(weights)
     if tier == "reference":
         return reference_log_inside(arrays, weights)[roots]
-    return _LogValues.apply(weights, roots, _Passes(arrays, weights, tier))  # type: ignore[no-any-return]
+    passes = _Passes(arrays, weights, tier)
+    values: Tensor = _apply(_LogValues, weights, roots, passes)
+    return values
 
 
 def item_counts(
@@ -206,7 +210,9 @@ def item_counts(
                 total, weights, gradient, create_graph=higher, materialize_grads=True
             )
         return counts
-    return _Counts.apply(weights, gradient, roots, _Passes(arrays, weights, tier))  # type: ignore[no-any-return]
+    passes = _Passes(arrays, weights, tier)
+    counts: Tensor = _apply(_Counts, weights, gradient, roots, passes)
+    return counts
 
 
 def edge_probabilities(

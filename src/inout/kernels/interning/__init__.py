@@ -32,6 +32,7 @@ class RowTable:
     def add(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The number [n] of each row, new ones being appended. Expected O(n · arity)."""
         rows = np.ascontiguousarray(rows, dtype=np.int64)
+        numbers: NDArray[np.int64]
         numbers, self._slots, self._store, self._count = cpu.intern(
             self._slots, self._store, self._count, rows
         )

@@ -22,7 +22,10 @@ def order_forest(
     within an item, items their given order within a level. O(items + edges).
     """
     edges = cpu.group_by_head(heads, tail_offsets, tails, len(is_axiom))
-    level, live, all_live, postorder, cycle = cpu.depth_first(is_axiom, *edges, goals)
+    cursor = edges[1][edges[0][:-1]]
+    level = np.full(len(is_axiom), cpu.WAITING, dtype=np.int32)
+    live = np.zeros(len(heads), dtype=np.bool_)
+    postorder, all_live, cycle = cpu.depth_first(is_axiom, *edges, goals, cursor, level, live)
     if len(cycle):
         return cycle
     if not all_live:

@@ -65,20 +65,16 @@ def set_level(item, is_axiom, edge_offsets, tail_offsets, tails, level, live):
 
 
 @njit(cache=True, nogil=True)
-def depth_first(is_axiom, edge_offsets, tail_offsets, tails, goals):
-    """(level [v], live edge [e], whether all are live, items in postorder, cycle).
+def depth_first(is_axiom, edge_offsets, tail_offsets, tails, goals, cursor, level, live):
+    """(items in postorder, whether all their edges are live, cycle); sets level [v] and live [e].
 
     Goes through all that the goals need, tails before heads; other items stay WAITING. `cycle`
-    lists the items of a cycle if there is one, head before tail, else it is empty.
+    lists the items of a cycle if there is one, head before tail, else it is empty. `cursor` [v]
+    is each item's tail to look at next, at first its first one.
     """
-    num_items = edge_offsets.shape[0] - 1
-    level = np.full(num_items, WAITING, dtype=np.int32)
-    live = np.zeros(tail_offsets.shape[0] - 1, dtype=np.bool_)
-    all_live = True
-    cursor = tail_offsets[edge_offsets[:-1]]  # of every item: its tail to look at next
-    postorder = np.empty(num_items, dtype=np.int32)
-    stack = np.empty(num_items, dtype=np.int32)
-    finished = 0
+    postorder = np.empty(level.shape[0], dtype=np.int32)
+    stack = np.empty(level.shape[0], dtype=np.int32)
+    finished, all_live = 0, True
     for goal in goals:
         if level[goal] != WAITING:
             continue
@@ -103,11 +99,11 @@ def depth_first(is_axiom, edge_offsets, tail_offsets, tails, goals):
                 start = depth - 1
                 while stack[start] != child:
                     start -= 1
-                return level, live, False, postorder[:finished], stack[start:depth].copy()
+                return postorder[:finished], all_live, stack[start:depth].copy()
             level[child] = OPEN
             stack[depth] = child
             depth += 1
-    return level, live, all_live, postorder[:finished], stack[:0].copy()
+    return postorder[:finished], all_live, stack[:0].copy()
 
 
 @njit(cache=True, nogil=True)

@@ -1,0 +1,47 @@
+"""The expected counts of a relation as a table, those used most first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inout.cli import formats
+from inout.cli.solve import Answer
+
+
+@dataclass(frozen=True)
+class CountTable:
+    """Rows of values, weight and expected count, and what to say about the rows left out."""
+
+    headers: Sequence[str]
+    arity: int
+    rows: Sequence[tuple[Sequence[str], str, float]]
+    rest: str
+
+
+def count_table(answer: Answer, name: str, most: int) -> CountTable:
+    """The `most` facts of a relation with the highest expected counts, as text."""
+    facts, counts = answer.facts[name], answer.counts[name]
+    order = sorted(range(len(counts)), key=lambda row: -counts[row])
+    used = [row for row in order if counts[row] > 0]
+    shown = used[:most]
+    arity = max((len(facts.rows[row]) for row in shown), default=0)
+    as_weight = formats.probability if answer.request.probabilities else formats.log
+    rows = []
+    for row in shown:
+        values = [formats.value(value) for value in facts.rows[row]]
+        values += [""] * (arity - len(values))
+        rows.append((values, as_weight(float(facts.log_weights[row])), counts[row]))
+    weight = "weight" if answer.request.probabilities else "log-weight"
+    headers = [*([name, *[""] * (arity - 1)] if arity else []), weight, "expected"]
+    return CountTable(headers, arity, rows, _rest(counts, used, len(shown)))
+
+
+def _rest(counts: Sequence[float], used: Sequence[int], shown: int) -> str:
+    left = len(counts) - shown
+    if not left:
+        return "" if shown else "(no facts)"
+    rows = formats.plural(left, "more row" if shown else "row")
+    if len(used) == shown:
+        return f"{rows} that no derivation uses"
+    return f"{rows}, none above {counts[used[shown]]:.4f}; --json has all"
