@@ -22,7 +22,6 @@ ALLOWED: dict[str, tuple[str, Callable[[Path], bool]]] = {
     "matplotlib": ("viz/", lambda path: path.parts[0] == "viz"),
     "sklearn": ("estimators/", lambda path: path.parts[0] == "estimators"),
     "polars": ("deduction/", lambda path: path.parts[0] == "deduction"),
-    "duckdb": ("deduction/", lambda path: path.parts[0] == "deduction"),
 }
 
 
@@ -105,6 +104,8 @@ def test_an_honest_import_passes(text: str, path: str):
 PROBE = """
 import importlib, json, pkgutil, sys
 import inout
+for name in inout.__all__:
+    getattr(inout, name)
 modules = sorted(sys.modules)
 for found in pkgutil.walk_packages(inout.__path__, "inout."):
     if found.name.endswith(".cpu"):
@@ -133,7 +134,31 @@ def test_importing_compiles_nothing_and_leaves_optional_libraries_alone():
     assert told["compiled"] == []
     # numba looks at the version of scipy if there is one, which imports nothing but its root.
     unwanted = {"matplotlib", "sklearn", "triton", "scipy.linalg", "scipy.sparse", "scipy.special"}
-    assert not unwanted & set(told["modules"])
+    # Most programs never need polars, and it takes half a second to import.
+    assert not (unwanted | {"polars"}) & set(told["modules"])
+    assert {"torch", "numba"} <= set(told["modules"])
+
+
+def test_the_command_starts_without_torch():
+    code = (
+        "import sys, inout.cli; inout.ProgramError; inout.cli.main(['solve', '--help']); "
+        "sys.exit(any(name in sys.modules for name in ('torch', 'numba', 'numpy', 'lark')))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert "--facts" in answer.stdout
+
+
+def test_public_names_are_those_that_exist():
+    import inout
+
+    for name in inout.__all__:
+        assert getattr(inout, name).__name__.rpartition(".")[2] == name
+    assert set(inout.__all__) <= set(dir(inout))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        inout.nothing  # noqa: B018
 
 
 @pytest.mark.skipif(os.environ.get("INOUT_TYPECHECK") == "0", reason="INOUT_TYPECHECK=0")

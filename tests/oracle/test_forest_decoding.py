@@ -153,7 +153,7 @@ def test_the_chi_square_test_notices_a_wrong_distribution() -> None:
     observed = Counter(map(edges_of, trees))
     assert chi_square(observed, goal, 4000) > 1e-7
     flat = Distribution(goal.trees, goal.num_items, goal.num_edges)
-    flat.__dict__["probabilities"] = goal.probabilities**0.9 / (goal.probabilities**0.9).sum()
+    flat.__dict__["probabilities"] = goal.probabilities**0.7 / (goal.probabilities**0.7).sum()
     assert chi_square(observed, flat, 4000) < 1e-7
 
 

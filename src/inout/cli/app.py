@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -54,9 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0 if all went well, 2 if something given was wrong, which one message on stderr tells.
     """
-    from inout.cli.paper import safe_streams
-
-    safe_streams()
+    for stream in (sys.stdout, sys.stderr):
+        # A character that the terminal cannot show must not end the program.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         given = None if arguments is None else list(arguments)
         return int(app(given, prog_name="inout", standalone_mode=False) or 0)
@@ -94,7 +96,7 @@ def _complain(message: str) -> int:
     return EXIT_BAD_INPUT
 
 
-def _show_version(wanted: bool) -> None:
+def _show_version(wanted: bool) -> bool:
     if wanted:
         from importlib.metadata import PackageNotFoundError, version
 
@@ -103,13 +105,20 @@ def _show_version(wanted: bool) -> None:
         except PackageNotFoundError:
             print("inout (not installed)")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()
 def _inout(
     version: Annotated[
         bool,
-        typer.Option("--version", metavar=FLAG, callback=_show_version, is_eager=True, help="Show the version."),
+        typer.Option(
+            "--version",
+            metavar=FLAG,
+            callback=_show_version,
+            is_eager=True,
+            help="Show the version.",
+        ),
     ] = False,
 ) -> None:
     pass
@@ -207,7 +216,11 @@ def solve(
     ] = 3,
     probabilities: Annotated[
         bool,
-        typer.Option("--probabilities", metavar=FLAG, help="Weights in files are weights, not their logarithms."),
+        typer.Option(
+            "--probabilities",
+            metavar=FLAG,
+            help="Weights in files are weights, not their logarithms.",
+        ),
     ] = False,
     weighted: Annotated[
         list[str] | None,
@@ -242,7 +255,10 @@ def solve(
         ),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", metavar=FLAG, help="Print JSON for a machine, with all rows and items.")
+        bool,
+        typer.Option(
+            "--json", metavar=FLAG, help="Print JSON for a machine, with all rows and items."
+        ),
     ] = False,
     html: HtmlOption = None,
 ) -> None:
@@ -305,5 +321,5 @@ def _pair(option: str, text: str, what: str) -> tuple[str, str]:
 def _width(text: str) -> tuple[str, int]:
     name, width = _pair("--beam", text, "WIDTH")
     if not width.isascii() or not width.isdigit() or int(width) < 1:
-        raise ArgumentError(f"--beam: the width must be a whole number of at least 1. Got {width!r}")
+        raise ArgumentError(f"--beam: the width must be an integer of at least 1. Got {width!r}")
     return name, int(width)

@@ -98,9 +98,7 @@ def _derivation(derivation: Derivation, goal: GoalAnswer) -> dict[str, Any]:
     return {
         "log_weight": derivation.log_weight,
         "probability": math.exp(min(derivation.log_weight - goal.log_partition, 0.0)),
-        "items": [
-            {"depth": depth, **_item(labels[item])} for item, depth in derivation.walk()
-        ],
+        "items": [{"depth": depth, **_item(labels[item])} for item, depth in derivation.walk()],
     }
 
 

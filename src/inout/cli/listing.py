@@ -21,4 +21,4 @@ def print_program(name: str) -> None:
     paper = Paper()
     for line in programs.text(name).rstrip("\n").split("\n"):
         code, mark, comment = line.partition("%")
-        paper.line(Text.assemble(code, (mark + comment, "dim")))
+        paper.console.print(Text.assemble(code, (mark + comment, "dim")), soft_wrap=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 from rich.box import Box
@@ -60,9 +59,7 @@ class Paper:
         """Rows under ruled headers; `align` has a letter l or r for each column."""
         table = Table(box=_RULED, show_edge=False, pad_edge=False, header_style="dim")
         for header, side in zip(headers, align, strict=True):
-            table.add_column(
-                Text(header), justify="right" if side == "r" else "left", no_wrap=True
-            )
+            table.add_column(Text(header), justify="right" if side == "r" else "left", no_wrap=True)
         for row in rows:
             table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
         self.console.print(Padding(table, (0, 0, 0, indent), expand=False))
@@ -85,11 +82,3 @@ class Paper:
 def bar_text(value: float, largest: float = 1.0) -> Text:
     """A bar for a value, full at `largest`."""
     return Text(bar(value / max(largest, 1e-300), BAR_WIDTH), style="blue")
-
-
-def safe_streams() -> None:
-    """Let characters that the terminal cannot show be replaced instead of ending the program."""
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="replace")

@@ -61,4 +61,5 @@ def status() -> Iterator[Line]:
 def _never_compiled() -> bool:
     from inout.kernels.forest import cpu
 
-    return not any(Path(cpu.inside.stats.cache_path).glob("*.nbi"))
+    folder = cpu.inside.stats.cache_path
+    return folder is None or not any(Path(folder).glob("*.nbi"))

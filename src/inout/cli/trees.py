@@ -73,7 +73,10 @@ def phrase_graph(forest: Forest) -> Graph:
         HyperEdge(edge.head, tuple(tail for tail in edge.tails if tail in kept), edge.weight)
         for edge in graph.edges
     ]
-    return Graph(nodes, edges, [goal for goal in graph.goals if goal in kept])
+    goals = [goal for goal in graph.goals if goal in kept]
+    if graph.items_in_all == len(graph.nodes) and graph.edges_in_all == len(graph.edges):
+        return Graph(nodes, edges, goals)
+    return Graph(nodes, edges, goals, graph.items_in_all, graph.edges_in_all)
 
 
 def draw(tree: TreeNode, width: int) -> str:

@@ -58,12 +58,17 @@ def from_json(document: str) -> dict[str, Any]:
         numbers = [number for edge in data["edges"] for number in (edge[0], *edge[1])]
         if any(not 0 <= number < len(labels) for number in [*numbers, *data["goals"]]):
             raise FileError("an edge or goal names an item that is not in the document")
+        axiom_rows, num_rows = data["axiom_rows"], sum(len(rows) for rows in relations.values())
+        if any(not 0 <= row < num_rows for row in axiom_rows) or len(axiom_rows) > len(labels):
+            raise FileError(f"axiom_rows must name rows of the relations. Got {axiom_rows!r:.80}")
+        if any(edge[0] < len(axiom_rows) for edge in data["edges"]):
+            raise FileError("an edge has an axiom for its head")
         fields = assemble(
             np.array([edge[0] for edge in data["edges"]], dtype=np.int32),
             np.concatenate([[0], np.cumsum([len(t) for t in tails])]).astype(np.int64),
             np.array([item for t in tails for item in t], dtype=np.int32),
             relations or {"axioms": torch.zeros(0, dtype=torch.float64)},
-            np.array(data["axiom_rows"], dtype=np.int64),
+            np.array(axiom_rows, dtype=np.int64),
             np.array(data["goals"], dtype=np.int64),
             labels,
         )

@@ -60,7 +60,7 @@ def read_facts(
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "rule.tsv"
-    >>> _ = path.write_text('# a grammar\nS\tNP\tVP\t-0.5\nNP\tshe\t-1\n')
+    >>> _ = path.write_text("# a grammar\nS\tNP\tVP\t-0.5\nNP\tshe\t-1\n")
     >>> facts = read_facts(path, arities=[2, 3])
     >>> facts.rows, facts.log_weights.tolist()
     ([('S', 'NP', 'VP'), ('NP', 'she')], [-0.5, -1.0])
@@ -92,7 +92,7 @@ def read_value(field: str) -> str | int:
         if not field:
             raise ValueError('the field is empty; an empty string is written ""')
         return field
-    return re.sub(r'\\?.|\\$', _unescaped, field[1:-1], flags=re.DOTALL)
+    return re.sub(r"\\?.|\\$", _unescaped, field[1:-1], flags=re.DOTALL)
 
 
 def _unescaped(match: re.Match[str]) -> str:

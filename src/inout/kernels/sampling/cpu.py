@@ -3,7 +3,7 @@
 Each derived item draws one of its edges by Walker's alias method, in constant time. Sample i reads
 its own stream of random numbers, a function of the seed and i alone, so the samples do not depend
 on the number of threads. The kernels release the interpreter lock, and threads of Python run them:
-`parallel=True` would take seconds more to compile for the same speed.
+`parallel=True` would double the time to compile.
 """
 
 from __future__ import annotations

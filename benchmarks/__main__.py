@@ -1,0 +1,75 @@
+"""`python -m benchmarks list`, `python -m benchmarks run NAME [--quick] [--save]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+
+from benchmarks.data import DataMissingError
+from benchmarks.machine import describe_machine
+from benchmarks.registry import WORKLOADS, Workload
+from benchmarks.report import Agreement, Report
+
+
+def main() -> int:
+    """The exit status: 1 when numbers disagree or a bound is missed, 2 when it cannot run."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("list", help="name the workloads")
+    run = commands.add_parser("run", help="check a workload's numbers, then time it")
+    run.add_argument("name", choices=sorted(WORKLOADS))
+    run.add_argument("--quick", action="store_true", help="less of everything; nothing is saved")
+    run.add_argument("--save", action="store_true", help="save the results of a quick run too")
+    given = parser.parse_args()
+    if given.command == "list":
+        width = max(map(len, WORKLOADS))
+        for workload in WORKLOADS.values():
+            print(f"{workload.name.ljust(width)}  {workload.summary}")
+        return 0
+    try:
+        report = _run(WORKLOADS[given.name], given.quick)
+    except DataMissingError as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+        return 2
+    if report is None:
+        return 1
+    if given.save or not given.quick:
+        report.save()
+    print(report.markdown())
+    print(report.last_line())
+    return 0 if report.holds else 1
+
+
+def _run(workload: Workload, quick: bool) -> Report | None:
+    """The report, None if the numbers disagree: then nothing is timed."""
+    machine = describe_machine(workload.single_thread)
+    stages = workload.load()
+    _say(f"{workload.name}: preparing")
+    state = stages.prepare(quick)
+    _say(f"{workload.name}: checking")
+    agreements = list(_told(stages.check(state)))
+    if not all(agreement.holds for agreement in agreements):
+        _say(f"{workload.name}: the results disagree, so nothing is timed")
+        return None
+    _say(f"{workload.name}: timing")
+    figures = []
+    for figure in stages.measure(state):
+        _say(f"  {figure.name}: {figure.value:,.4g} {figure.unit}")
+        figures.append(figure)
+    return Report(workload.name, quick, machine, agreements, figures)
+
+
+def _told(agreements: Iterable[Agreement]) -> Iterable[Agreement]:
+    for agreement in agreements:
+        word = "agrees" if agreement.holds else "DISAGREES"
+        _say(f"  {word}: {agreement.name} ({agreement.difference:.2g})")
+        yield agreement
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""Peak memory of building a forest and of its passes, in a process of its own.
+
+`python -m benchmarks.forest.memory FOLDER` reads the edges saved in a folder and prints, as JSON,
+how many bytes the resident memory grew at its peak: "all" from before the input arrays are there
+to after the passes, "passes" from the finished forest on. Imports and compilation come before
+either. Linux only: peaks are read from and reset in /proc.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.forest.generator import Edges, random_edges
+
+ROOT = Path(__file__).parents[2]
+
+
+def peak_memory(edges: Edges) -> dict[str, int]:
+    """Bytes at the peak: {"all": arrays + building + passes, "passes": the passes alone}."""
+    with tempfile.TemporaryDirectory() as folder:
+        for field in fields(Edges):
+            np.save(Path(folder) / f"{field.name}.npy", getattr(edges, field.name))
+        command = [sys.executable, "-m", "benchmarks.forest.memory", folder]
+        done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    peaks: dict[str, int] = json.loads(done.stdout)
+    return peaks
+
+
+def _memory(name: str) -> int:
+    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    raise ValueError(name)
+
+
+def _start_of_phase() -> int:
+    """Forget the peak so far; the resident bytes now."""
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    return _memory("VmRSS")
+
+
+def _probe(folder: Path) -> dict[str, int]:
+    random_edges(100, 1000, arity=2, seed=0).build().expected_counts()  # compiles
+    before = _start_of_phase()
+    names = [field.name for field in fields(Edges)]
+    num_items, *arrays = (np.load(folder / f"{name}.npy") for name in names)
+    edges = Edges(int(num_items), *arrays)
+    forest = edges.build()
+    forest.expected_counts()
+    everything = _memory("VmHWM") - before
+    del edges, arrays
+    before = _start_of_phase()
+    forest.expected_counts()
+    return {"all": everything, "passes": _memory("VmHWM") - before}
+
+
+if __name__ == "__main__":
+    print(json.dumps(_probe(Path(sys.argv[1]))))

@@ -1,0 +1,58 @@
+"""What a run ran on: processor, memory, versions, commit, date."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("numpy", "numba", "torch", "polars")
+ROOT = Path(__file__).parents[1]
+
+
+def describe_machine(single_thread: bool) -> dict[str, Any]:
+    """The machine and the state of the repository, in words and without paths."""
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": _commit(),
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "threads used": 1 if single_thread else "all cores",
+        "load before": f"{os.getloadavg()[0]:.1f} processes",
+        "memory": f"{_memory_gib():.0f} GiB",
+        "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+        "libraries": ", ".join(f"{name} {_version(name)}" for name in PACKAGES),
+    }
+
+
+def _commit() -> str:
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(ROOT), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        changed = git("status", "--porcelain", "--", "src", "benchmarks", ":!benchmarks/results")
+        return git("rev-parse", "--short=12", "HEAD") + (" with changes" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def _memory_gib() -> float:
+    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "missing"

@@ -1,0 +1,58 @@
+"""The workloads there are, by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from benchmarks.report import Agreement, Figure
+
+THREAD_VARIABLES = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "POLARS_MAX_THREADS")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A module `benchmarks.<module>` with the three functions of `Stages`."""
+
+    name: str
+    summary: str
+    module: str
+    single_thread: bool = False
+
+    def load(self) -> Stages:
+        """The workload's functions, its libraries imported with the threads it asks for."""
+        if self.single_thread:
+            for variable in THREAD_VARIABLES:
+                os.environ[variable] = "1"
+        module = import_module(f"benchmarks.{self.module}")
+        return Stages(module.prepare, module.check, module.measure)
+
+
+@dataclass(frozen=True)
+class Stages:
+    """What the runner calls, in this order; timing starts only if every agreement holds."""
+
+    prepare: Callable[[bool], Any]  # quick -> what the other two are given
+    check: Callable[[Any], Iterator[Agreement]]
+    measure: Callable[[Any], Iterator[Figure]]
+
+
+WORKLOADS = {
+    workload.name: workload
+    for workload in (
+        Workload(
+            "forest",
+            "inside, outside, k best, samples on a random forest of ten million edges",
+            "forest",
+            single_thread=True,
+        ),
+        Workload(
+            "deduction",
+            "a WSJ grammar and a toy grammar from facts to a ready forest; the first use",
+            "deduction",
+        ),
+    )
+}

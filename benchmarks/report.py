@@ -1,0 +1,149 @@
+"""Agreements and figures, and how they are written: a table, JSON, the last line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Two computations of one thing: how far apart they are, and how far they may be."""
+
+    name: str
+    difference: float
+    tolerance: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether they agree (a NaN does not)."""
+        return self.difference <= self.tolerance
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number, with the bound it must meet if there is one."""
+
+    name: str
+    value: float
+    unit: str
+    at_least: float | None = None
+    at_most: float | None = None
+    repeats: int = 1  # the value is, or is made of, medians over so many runs
+
+    @property
+    def bound(self) -> str | None:
+        """The bound as text."""
+        if self.at_least is not None:
+            return f">= {self.at_least:g}"
+        return None if self.at_most is None else f"<= {self.at_most:g}"
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the bound is met; None if there is none."""
+        if self.at_least is not None:
+            return self.value >= self.at_least
+        return None if self.at_most is None else self.value <= self.at_most
+
+    def summary(self) -> dict[str, Any]:
+        """The figure as the last line of a run has it."""
+        return {
+            "name": self.name,
+            "value": float(f"{self.value:.6g}"),
+            "unit": self.unit,
+            "bound": self.bound,
+            "holds": self.holds,
+        }
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that one run found."""
+
+    workload: str
+    quick: bool
+    machine: dict[str, Any]
+    agreements: Sequence[Agreement]
+    figures: Sequence[Figure]
+
+    @property
+    def holds(self) -> bool:
+        """Whether every bound is met."""
+        return all(figure.holds is not False for figure in self.figures)
+
+    def markdown(self) -> str:
+        """The run as Markdown: machine, agreements, figures."""
+        about = [f"- {name}: {value}" for name, value in self.machine.items()]
+        checks = [
+            (a.name, f"{a.difference:.2g}", f"<= {a.tolerance:g}") for a in self.agreements
+        ]
+        figures = [
+            (
+                figure.name,
+                f"{figure.value:,.4g}",
+                figure.unit,
+                figure.bound or "",
+                {True: "yes", False: "NO", None: ""}[figure.holds],
+                str(figure.repeats),
+            )
+            for figure in self.figures
+        ]
+        return "\n".join(
+            [
+                f"# Benchmark `{self.workload}`{' (quick)' if self.quick else ''}",
+                "",
+                *about,
+                "",
+                "Checked before anything was timed:",
+                "",
+                *_table(("agreement", "difference", "tolerance"), checks),
+                "",
+                "Medians; ours and the peers' runs alternate.",
+                "",
+                *_table(("figure", "value", "unit", "bound", "holds", "repeats"), figures),
+                "",
+            ]
+        )
+
+    def last_line(self) -> str:
+        """One line of JSON: the figures, the bound of each and whether it holds."""
+        figures = [figure.summary() for figure in self.figures]
+        return json.dumps({"workload": self.workload, "holds": self.holds, "figures": figures})
+
+    def save(self) -> list[Path]:
+        """Write results/NAME.json and results/NAME.md, and name them."""
+        document = {
+            "workload": self.workload,
+            "quick": self.quick,
+            "machine": self.machine,
+            "agreements": [asdict(a) | {"holds": a.holds} for a in self.agreements],
+            "figures": [f.summary() | {"repeats": f.repeats} for f in self.figures],
+            "holds": self.holds,
+        }
+        RESULTS.mkdir(exist_ok=True)
+        written = []
+        for ending, text in (
+            ("json", json.dumps(document, indent=2) + "\n"),
+            ("md", self.markdown()),
+        ):
+            path = RESULTS / f"{self.workload}.{ending}"
+            # A crash leaves the old file, never half of the new one.
+            draft = path.with_suffix(f".{ending}.tmp")
+            draft.write_text(text, encoding="utf-8")
+            written.append(draft.replace(path))
+        return written
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(cell) for cell in column) for column in zip(header, *rows, strict=True)]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        return f"| {' | '.join(padded)} |"
+
+    return [line(header), line(["-" * width for width in widths]), *map(line, rows)]
