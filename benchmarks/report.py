@@ -79,9 +79,7 @@ class Report:
     def markdown(self) -> str:
         """The run as Markdown: machine, agreements, figures."""
         about = [f"- {name}: {value}" for name, value in self.machine.items()]
-        checks = [
-            (a.name, f"{a.difference:.2g}", f"<= {a.tolerance:g}") for a in self.agreements
-        ]
+        checks = [(a.name, f"{a.difference:.2g}", f"<= {a.tolerance:g}") for a in self.agreements]
         figures = [
             (
                 figure.name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -12,6 +12,7 @@ from types import ModuleType
 
 import pytest
 from hypothesis import settings
+from jaxtyping import config as jaxtyping_config
 from jaxtyping import install_import_hook
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,6 +46,15 @@ if os.environ.get("INOUT_TYPECHECK", "1") != "0":
 settings.register_profile("local", deadline=None, print_blob=True)
 settings.register_profile("ci", parent=settings.get_profile("local"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """Annotations are not checked, as for users: the library itself must refuse wrong types."""
+    before = jaxtyping_config.jaxtyping_disable
+    jaxtyping_config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping_config.update("jaxtyping_disable", before)
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from benchmarks.forest.memory import peak_memory
 from benchmarks.forest.plain import Grouped, group, oracle, python_inside_outside
 from benchmarks.report import Agreement, Figure
 from benchmarks.timing import alternate
-from inout import Forest
+from inout import Derivations, Forest
 
 K = 1000
 SAMPLES = 100_000
@@ -44,8 +44,13 @@ def prepare(quick: bool) -> State:
     medium = random_edges(100_000, 1_000_000, arity=2, seed=2)
     linear = random_edges(100_000, 1_000_000, arity=2, seed=2, axiom_share=1.0)
     small = random_edges(10_000, 100_000, arity=2, seed=3)
-    forests = [edges.build(), medium.build(), linear.build()]
-    return State(quick, edges, *forests, small, small.build())
+    return State(quick, edges, edges.build(), medium.build(), linear.build(), small, small.build())
+
+
+def _kbest_of(forest: Forest, k: int) -> Derivations:
+    found = forest.kbest(k)
+    assert isinstance(found, Derivations)
+    return found
 
 
 def _relative(ours: np.ndarray, theirs: np.ndarray) -> float:
@@ -58,17 +63,23 @@ def check(state: State) -> Iterator[Agreement]:
     yield from _check_small()
     log_z, counts = python_inside_outside(state.small_edges, group(state.small_edges))
     yield Agreement(
-        "log Z, 10⁵ edges: plain Python loop", abs(state.small.log_partition().item() - log_z), 1e-10
+        "log Z, 10⁵ edges: plain Python loop",
+        abs(state.small.log_partition().item() - log_z),
+        1e-10,
     )
     ours = _by_number(state.small)
-    yield Agreement("counts, 10⁵ edges: plain Python loop", _relative(ours, np.array(counts)), 1e-10)
+    yield Agreement(
+        "counts, 10⁵ edges: plain Python loop", _relative(ours, np.array(counts)), 1e-10
+    )
 
     forest = state.forest
     log_z = forest.log_partition().item()
     yield Agreement("log Z, 10⁷ edges, is moderate", abs(log_z), 1000.0)
     by_levels = forest.with_tier("reference")
     yield Agreement(
-        "log Z, 10⁷ edges: torch, level by level", abs(by_levels.log_partition().item() - log_z), 1e-10
+        "log Z, 10⁷ edges: torch, level by level",
+        abs(by_levels.log_partition().item() - log_z),
+        1e-10,
     )
     yield from _check_derivatives(state)
     yield from _check_samples(state.medium)
@@ -89,7 +100,7 @@ def _check_small() -> Iterator[Agreement]:
         off = abs(forest.log_partition().item() - truth.log_z)
         differences["log Z"].append(off / max(abs(truth.log_z), 1.0))
         differences["counts"].append(_relative(_by_number(forest), truth.counts))
-        differences["k best"].append(_relative(forest.kbest(100).log_weights, truth.kbest))
+        differences["k best"].append(_relative(_kbest_of(forest, 100).log_weights, truth.kbest))
         differences["number"].append(float(forest.count() != truth.num_derivations))
     for name, found in differences.items():
         tolerance = 0 if name == "number" else 1e-12
@@ -113,7 +124,9 @@ def _check_derivatives(state: State) -> Iterator[Agreement]:
         abs((along - slope) / slope).item(),
         1e-6,
     )
-    difference = (moved(1e-3).expected_counts("axioms") - moved(-1e-3).expected_counts("axioms")) / 2e-3
+    difference = (
+        moved(1e-3).expected_counts("axioms") - moved(-1e-3).expected_counts("axioms")
+    ) / 2e-3
     product = _hessian_product(state.forest, direction)
     yield Agreement(
         "Hessian times a direction, 10⁷ edges: finite difference",
@@ -138,6 +151,7 @@ def _hessian_product(forest: Forest, direction: torch.Tensor) -> torch.Tensor:
 def _check_samples(forest: Forest) -> Iterator[Agreement]:
     """The mean log-weight of samples against E[log weight] = log Z - entropy."""
     samples = forest.sample(SAMPLES, generator=torch.Generator().manual_seed(0))
+    assert isinstance(samples, Derivations)
     mean = samples.log_weights.mean()
     deviation = samples.log_weights.std() / np.sqrt(SAMPLES)
     expected = (forest.log_partition() - forest.entropy()).item()
@@ -244,7 +258,7 @@ def _python_loop(state: State) -> Iterator[Figure]:
 
 def _kbest(state: State) -> Iterator[Figure]:
     forest, repeats = state.medium, 5 * state.repeats
-    derivations = forest.kbest(K)
+    derivations = _kbest_of(forest, K)
     seconds = alternate(
         {
             "inside": forest.log_partition,
@@ -281,7 +295,10 @@ def _other_queries(state: State) -> Iterator[Figure]:
         repeats,
     )
     yield Figure(
-        "samples of 10⁶ edges, tables made", SAMPLES / seconds["samples"], "trees/s", repeats=repeats
+        "samples of 10⁶ edges, tables made",
+        SAMPLES / seconds["samples"],
+        "trees/s",
+        repeats=repeats,
     )
     yield Figure("alias tables of 10⁶ edges", seconds["tables"] * 1e3, "ms", repeats=repeats)
     yield Figure(

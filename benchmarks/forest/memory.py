@@ -1,9 +1,6 @@
 """Peak memory of building a forest and of its passes, in a process of its own.
 
-`python -m benchmarks.forest.memory FOLDER` reads the edges saved in a folder and prints, as JSON,
-how many bytes the resident memory grew at its peak: "all" from before the input arrays are there
-to after the passes, "passes" from the finished forest on. Imports and compilation come before
-either. Linux only: peaks are read from and reset in /proc.
+Linux only: peaks of the resident memory are read from and reset in /proc.
 """
 
 from __future__ import annotations
@@ -24,11 +21,16 @@ ROOT = Path(__file__).parents[2]
 
 
 def peak_memory(edges: Edges) -> dict[str, int]:
-    """Bytes at the peak: {"all": arrays + building + passes, "passes": the passes alone}."""
+    """Bytes by which memory grows at its peak: {"all": ..., "passes": ...}.
+
+    "all" is from before the input arrays are there to after the passes, "passes" from the
+    finished forest on. Imports and compilation come before either.
+    """
     with tempfile.TemporaryDirectory() as folder:
         for field in fields(Edges):
             np.save(Path(folder) / f"{field.name}.npy", getattr(edges, field.name))
-        command = [sys.executable, "-m", "benchmarks.forest.memory", folder]
+        script = "import sys; from benchmarks.forest import memory; memory.probe(sys.argv[1])"
+        command = [sys.executable, "-c", script, folder]
         done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     peaks: dict[str, int] = json.loads(done.stdout)
     return peaks
@@ -48,11 +50,12 @@ def _start_of_phase() -> int:
     return _memory("VmRSS")
 
 
-def _probe(folder: Path) -> dict[str, int]:
+def probe(folder: str) -> None:
+    """Print the peaks, as JSON, for the edges saved in a folder."""
     random_edges(100, 1000, arity=2, seed=0).build().expected_counts()  # compiles
     before = _start_of_phase()
     names = [field.name for field in fields(Edges)]
-    num_items, *arrays = (np.load(folder / f"{name}.npy") for name in names)
+    num_items, *arrays = (np.load(Path(folder) / f"{name}.npy") for name in names)
     edges = Edges(int(num_items), *arrays)
     forest = edges.build()
     forest.expected_counts()
@@ -60,8 +63,4 @@ def _probe(folder: Path) -> dict[str, int]:
     del edges, arrays
     before = _start_of_phase()
     forest.expected_counts()
-    return {"all": everything, "passes": _memory("VmHWM") - before}
-
-
-if __name__ == "__main__":
-    print(json.dumps(_probe(Path(sys.argv[1]))))
+    print(json.dumps({"all": everything, "passes": _memory("VmHWM") - before}))

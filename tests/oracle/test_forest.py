@@ -65,10 +65,9 @@ def test_gradients_are_expected_counts(seed: int, num_goals: int) -> None:
     scales = torch.from_numpy(this.rng(1).normal(size=num_goals))
     total = (forest.log_partition() * scales).sum()
     # The gradient of a goal that has no derivation is 0, although its log Z is -inf.
-    expected = sum(
-        (float(scale) * goal.mean(goal.counts) for scale, goal in zip(scales, this.goals)),
-        np.zeros(this.num_items),
-    )
+    expected = np.zeros(this.num_items)
+    for scale, goal in zip(scales.tolist(), this.goals, strict=True):
+        expected += scale * goal.mean(goal.counts)
     gradients = torch.autograd.grad(total, list(leaves.values()), materialize_grads=True)
     for name, gradient in zip(leaves, gradients, strict=True):
         assert_close(gradient, this.relation_counts(name, expected))
@@ -165,8 +164,9 @@ def test_gradcheck_and_gradgradcheck(seed: int, num_goals: int) -> None:
 def test_entropy_and_its_gradient(seed: int, num_goals: int) -> None:
     this = case(seed, num_goals)
     forest, leaves = with_gradient(this.forest)
-    entropies = [-goal.mean(np.log(goal.probabilities)) for goal in this.goals]
-    entropies = [h if goal.trees else -np.inf for h, goal in zip(entropies, this.goals)]
+    entropies = [
+        -goal.mean(np.log(goal.probabilities)) if goal.trees else -np.inf for goal in this.goals
+    ]
     actual = forest.entropy()
     assert_close(actual, per_goal(this, entropies))
     # dH/dθ = -Cov[log weight, counts]

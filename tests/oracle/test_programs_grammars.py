@@ -50,7 +50,7 @@ def random_parses(size: int) -> Callable[[np.random.Generator], tuple[dict, Iter
     return draw
 
 
-# ------------------------------------------------------------------------ cnf_inside
+# cnf_inside
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -79,7 +79,7 @@ def test_no_tree_for_unknown_words_and_none_for_no_words(name: str, words: list[
     assert forest.argmax() is None
 
 
-# ------------------------------------------------------------------------- cky_unary
+# cky_unary
 
 ORDERED = ("S", "A", "B", "C")  # unary rules lead only to later symbols
 
@@ -139,7 +139,7 @@ def test_cky_unary_names_a_cycle_but_only_one_that_a_parse_can_use():
     assert programs.load("cky_unary").ground(facts).count() == 1
 
 
-# --------------------------------------------------------------------------- crf_cfg
+# crf_cfg
 
 
 def anchored_trees(facts: dict, symbol: str, i: int, k: int) -> Iterator[Derivation]:
@@ -172,7 +172,7 @@ def test_crf_cfg_sums_over_all_trees(size: int, seed: int):
     check(programs.load("crf_cfg"), facts, trees)
 
 
-# ------------------------------------------------------------------- lattice_parsing
+# lattice_parsing
 
 
 def paths(arcs: Weights, state: int, ends: Weights) -> Iterator[Derivation]:
@@ -240,7 +240,7 @@ def test_a_cyclic_lattice_is_refused():
         programs.load("lattice_parsing").ground(facts)
 
 
-# ------------------------------------------------------------------ partial_brackets
+# partial_brackets
 
 
 def crosses(a: tuple[int, int], b: tuple[int, int]) -> bool:
@@ -279,7 +279,7 @@ def test_brackets_around_every_constituent_leave_one_tree_shape():
     assert forest.count() == 1
 
 
-# ---------------------------------------------------------------------- shift_reduce
+# shift_reduce
 
 
 def beam_search(facts: dict, words: list[str], width: int) -> list[Derivation]:

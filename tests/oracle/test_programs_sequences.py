@@ -28,7 +28,7 @@ TAGS = ("A", "B", "C")
 Draw = tuple[dict, Iterator[Derivation]]
 
 
-# -------------------------------------------------------------- hidden Markov models
+# hidden Markov models
 
 
 def backward_paths(facts: dict, words: list[str]) -> Iterator[Derivation]:
@@ -122,7 +122,7 @@ def test_unknown_words_have_no_tagging(words: list[str]):
     assert_close(forest.expected_counts("transition"), np.zeros(9))
 
 
-# ------------------------------------------------------------------ linear_chain_crf
+# linear_chain_crf
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -149,7 +149,7 @@ def test_linear_chain_crf_sums_over_all_labellings(size: int, least: int, seed: 
     check(programs.load("linear_chain_crf"), facts, labellings)
 
 
-# ----------------------------------------------------------------------- semi_markov
+# semi_markov
 
 
 def compositions(size: int) -> Iterator[tuple[int, ...]]:
@@ -214,7 +214,7 @@ def test_semi_markov_counts_tilings_with_widths_up_to_three():
         assert programs.load("semi_markov").ground(facts).count() == wanted
 
 
-# ------------------------------------------------------------------- edit_transducer
+# edit_transducer
 
 STATES = ("p", "q")
 
@@ -301,7 +301,7 @@ def test_a_symbol_without_edits_cannot_be_read():
     assert programs.load("edit_transducer").ground(facts).log_partition().item() == -math.inf
 
 
-# ---------------------------------------------------------------- monotone_alignment
+# monotone_alignment
 
 
 def alignments(facts: dict, source: list[str], target: list[str]) -> Iterator[Derivation]:

@@ -82,6 +82,8 @@ def _size(tree: TreeNode) -> int:
 def _counts(answer: Answer, name: str) -> str:
     table = count_table(answer, name, MOST_ROWS)
     remark = page.paragraph(table.rest) if table.rest else ""
+    if len(answer.goals) > 1:
+        remark += page.paragraph("Summed over all goals.")
     if not table.rows:
         return remark
     drawn = page.table(

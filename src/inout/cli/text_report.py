@@ -91,7 +91,8 @@ def print_derivations(paper: Paper, answer: Answer, goal: GoalAnswer) -> None:
 def print_counts(paper: Paper, answer: Answer, name: str) -> None:
     """The facts of one relation that are used most, with bars."""
     table = count_table(answer, name, MOST_ROWS)
-    paper.heading(f"Expected counts of {clean(name)}")
+    several = len(answer.goals) > 1
+    paper.heading(f"Expected counts of {clean(name)}", "summed over all goals" if several else "")
     if table.rows:
         cells: list[list[str | Text]] = [
             [*map(clean, values), Text(weight, style="dim"), f"{count:.4f}", _bar(count, table)]

@@ -163,7 +163,7 @@ def _bind_or_test(
     _drop_unwanted(bindings, keep)
 
 
-def _spread(value: NDArray[Any], bindings: Bindings) -> NDArray[Any]:
+def _spread(value: NDArray[Any] | np.generic, bindings: Bindings) -> NDArray[Any]:
     """`value` with one entry for each row, also where it is a constant."""
     return np.broadcast_to(value, (bindings.size,))
 
@@ -183,10 +183,10 @@ def _value(
                 raise GroundingError(f"division by zero in {expression} ({expression.position})")
             # Both sides are below 2**40, so a product may wrap around: try it in floats first.
             if operator == "*":
-                estimate = np.multiply(*(s.astype(np.float64) for s in sides))
-                _refuse_large(np.abs(estimate) >= INTEGER_LIMIT, expression)
-            codes = COMPUTE[operator](*sides)
-            _refuse_large(np.abs(codes) >= INTEGER_LIMIT, expression)
+                _refuse_large(np.multiply(*(s.astype(np.float64) for s in sides)), expression)
+            # Of two constants numpy makes a scalar.
+            codes = np.asarray(COMPUTE[operator](*sides))
+            _refuse_large(codes, expression)
         case _:
             assert_never(expression)
     if number and (codes >= FIRST_STRING).any():
@@ -195,8 +195,8 @@ def _value(
     return codes
 
 
-def _refuse_large(bad: NDArray[np.bool_], expression: BinaryOperation) -> None:
-    if bad.any():
+def _refuse_large(values: NDArray[Any] | np.number[Any], expression: BinaryOperation) -> None:
+    if np.any(np.abs(values) >= INTEGER_LIMIT):
         raise GroundingError(
             f"{expression} ({expression.position}) leaves the range of integers, ±2**40; "
             "does a rule count without end?"

@@ -49,7 +49,13 @@ class Facts:
         self.strings, self.blocks = _encode(rows)
 
     @staticmethod
-    def of(given: Facts | Mapping[tuple[Value, ...], float] | Iterable[Sequence[Value]]) -> Facts:
+    def of(
+        given: Facts
+        | Mapping[tuple[Value, ...], float]
+        | Mapping[Value, float]
+        | Iterable[Sequence[Value]]
+        | NDArray[np.int64],
+    ) -> Facts:
         """Facts from a mapping {row: log-weight}, or from rows alone."""
         if isinstance(given, Facts):
             return given

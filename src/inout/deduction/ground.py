@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,6 @@ from inout.deduction.values import Vocabulary
 from inout.forest import Forest, Item
 from inout.forest.assembly import assemble
 from inout.forest.labels import LazyLabels
-from inout.kernels.interning import RowTable
 from inout.kernels.interning import RowTable
 
 Progress = Callable[[int, int], None]  # items so far, edges so far
@@ -159,15 +159,17 @@ class Grounding:
     def _recursive_atoms(rule: Rule, stratum: Stratum) -> list[int]:
         return [p for p, atom in enumerate(rule.body) if atom.relation in stratum.relations]
 
+    def _view(self, rule: Rule, place: int | None, recursive: list[int], other: int) -> View:
+        """The rows that the atom `other` ranges over when the rule fires for the atom `place`."""
+        part: Part = "all"
+        if other in recursive and place is not None:
+            part = "new" if other == place else "old" if other < place else "all"
+        return self._relation(rule.body[other]).view(part)
+
     def _fire(
         self, rule: Rule, place: int | None, recursive: list[int], weighted: set[str]
     ) -> None:
-        def view_of(other: int) -> View:
-            part: Part = "all"
-            if other in recursive and place is not None:
-                part = "new" if other == place else "old" if other < place else "all"
-            return self._relation(rule.body[other]).view(part)
-
+        view_of = partial(self._view, rule, place, recursive)
         if place is not None and not len(view_of(place).rows):
             return
         plan = self.plans.get((id(rule), place))
@@ -273,7 +275,6 @@ class Grounding:
             first += len(relation)
         if first >= 2**31:
             raise GroundingError(f"a forest holds fewer than 2**31 items. Got {first:,}")
-
         goals = self._sorted_rows(goal_relation)
         fields = assemble(
             *self._edges(offsets),
@@ -287,7 +288,10 @@ class Grounding:
     def _edges(
         self, offsets: Mapping[str, int]
     ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
-        """(heads [e], tail_offsets [e+1], tails [t]) of all edges; `offsets`: first item numbers."""
+        """(heads [e], tail_offsets [e+1], tails [t]) of all edges.
+
+        `offsets` are the numbers of the derived relations' first items.
+        """
 
         def first(relation: Relation) -> np.int32:
             return np.int32(0 if relation.given is not None else offsets[relation.name])

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from inout._core.checks import at_least
 from inout._core.errors import ProgramError
 from inout.deduction.facts import Facts, Value
@@ -11,7 +14,13 @@ from inout.deduction.ground import Limits, Progress, ground
 from inout.deduction.parser import parse_program
 from inout.forest import Forest
 
-Given = Facts | Mapping[tuple[Value, ...], float] | Iterable[Sequence[Value]]
+Given = (
+    Facts
+    | Mapping[tuple[Value, ...], float]
+    | Mapping[Value, float]
+    | Iterable[Sequence[Value]]
+    | NDArray[np.int64]
+)
 
 
 class Program:

@@ -31,9 +31,7 @@ def as_item_values(
     if isinstance(f, Mapping):
         parts = []
         for name, weights in forest.relations.items():
-            # Straight into the dtype of the weights: torch would make lists float32 on the way.
-            values = torch.as_tensor(f.get(name, torch.zeros_like(weights)), dtype=like.dtype)
-            values = values.to(like)
+            values = _numbers(f"f[{name!r}]", f.get(name, torch.zeros_like(weights)), like)
             if values.shape != weights.shape:
                 raise ArgumentError(
                     f"f[{name!r}] must have one value per fact, [{len(weights)}]. "
@@ -45,11 +43,19 @@ def as_item_values(
         axioms = torch.cat(parts)[forest.axiom_rows.to(like.device)]
         return torch.nn.functional.pad(axioms, (0, forest.num_items - len(axioms)))
     if callable(f):
-        numbers = [float(f(label)) for label in forest.labels]
-        return torch.tensor(numbers, dtype=torch.float64).to(like)
+        return _numbers("what f gives", [f(label) for label in forest.labels], like)
     raise ArgumentError(
         f"f must be a tensor, a mapping of relations or a function of a label. Got {type(f)}"
     )
+
+
+def _numbers(name: str, values: Any, like: Tensor) -> Tensor:
+    """`values` as a tensor like another one."""
+    try:
+        # Straight into the dtype of the weights: torch would make lists float32 on the way.
+        return torch.as_tensor(values, dtype=like.dtype).to(like)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"{name} must be numbers. Got {values!r:.80}") from error
 
 
 def _for_each_goal(
@@ -107,9 +113,10 @@ def covariance(forest: Forest, f: Any, g: Any) -> Float[Tensor, "*g"]:
                 weights = weights.detach().requires_grad_()
             ones = torch.ones(len(goals), dtype=weights.dtype, device=weights.device)
             counts = op.item_counts(forest.arrays, weights, goals, ones, forest.tier)
-            (row,) = torch.autograd.grad(
-                _weigh(counts, left).sum(), weights, create_graph=keep, materialize_grads=True
-            )
+            mean = _weigh(counts, left).sum()
+            if not mean.requires_grad:  # the reference knows that these counts never change
+                return torch.zeros_like(counts)
+            (row,) = torch.autograd.grad(mean, weights, create_graph=keep, materialize_grads=True)
         return row * torch.where(counts == 0, 0.0, right)
 
     return _for_each_goal(forest, terms)
@@ -128,4 +135,7 @@ def local_probabilities(forest: Forest) -> Float[Tensor, " e"]:
     dead = products == -torch.inf
     # Where an edge weighs nothing its share is 0, also below a head of weight nothing.
     logs = torch.where(dead, 0.0, products) - torch.where(dead, 0.0, values[heads])
-    return torch.where(dead, 0.0, logs.exp()).to(forest.log_weights.dtype)
+    shares = torch.where(dead, 0.0, logs.exp())
+    # Large logarithms are rounded coarsely: without this the shares of a head miss 1 by as much.
+    totals = shares.new_zeros(arrays.num_items).index_add(0, heads, shares)[heads]
+    return (shares / torch.where(dead, 1.0, totals)).to(forest.log_weights.dtype)

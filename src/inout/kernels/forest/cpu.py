@@ -4,9 +4,10 @@ A value is a pair (m, x) standing for m * 2**(256 x) with 2**-128 <= m < 2**128,
 So edges cost multiplications only (no exp, no log), any magnitude fits, and neighbouring values
 nearly always share x, which keeps the rescaling branches cold.
 
-The outside pass walks the *expected counts* down instead of the outer weights (Eisner 2016,
-algorithm 5): an edge of head h receives count[h] * prod(tails) / value[h], which is what each
-of its tails receives. That is one product an edge whatever its arity, and cannot overflow.
+The inside pass also leaves the *share* of every edge in its head, prod(tails) / sum over edges:
+the probability of the edge given its head (Eisner 2016, equations 17 and 18). The outside pass
+walks the expected counts down instead of the outer weights (algorithm 5 there): each tail of an
+edge receives count[head] * share. It needs no values any more, and cannot overflow.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ UP, DOWN = 2.0**256, 2.0**-256
 HIGH, LOW = 2.0**128, 2.0**-128
 # A running product is brought back before it leaves these; one more factor still fits.
 PRODUCT_HIGH, PRODUCT_LOW = 2.0**512, 2.0**-512
-# Columns after the value (m, x) in the tables of items that the later passes work on.
-COUNT, LOG_DOT, COUNT_DOT = 2, 3, 4
+# Columns of the items in `tangent`, side by side so that a tail costs one cache miss.
+LOG_DOT, COUNT, COUNT_DOT = 0, 1, 2
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -72,20 +73,18 @@ def scaled_exp(w):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def times_tails(m, x, first, last, tails, values):
-    """(m, x) times the values of tails[first:last]."""
+def product(first, last, tails, mantissas, exponents, scaled):
+    """The product of the values of tails[first:last]; `scaled`: whether any exponent is not 0."""
+    m, x = 1.0, 0.0
     for t in range(first, last):
         i = tails[t]
-        m *= values[i, 0]
-        x += values[i, 1]
-        if m > PRODUCT_HIGH:
-            m *= DOWN
-            x += 1.0
-        elif m < PRODUCT_LOW:
+        m *= mantissas[i]
+        if scaled:
+            x += exponents[i]
+        if not PRODUCT_LOW <= m <= PRODUCT_HIGH:
             if m == 0.0:
                 return 0.0, 0.0
-            m *= UP
-            x -= 1.0
+            m, x = normalise(m, x)
     return m, x
 
 
@@ -103,135 +102,119 @@ def ordinary(m, x):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def inside(num_axioms, edge_offsets, tail_offsets, tails, weights):
-    """Values [v, 2] of all items; `weights` [v] are the items' own log-weights."""
+    """(mantissas [v], exponents [v], shares [e]): values of all items, shares of all edges.
+
+    `weights` [v] are the items' own log-weights. Shares are 0 below a head of value 0.
+    """
     num_items = edge_offsets.shape[0] - 1
-    values = np.empty((num_items, 2))
+    mantissas, exponents = np.empty(num_items), np.empty(num_items)
+    shares = np.empty(tail_offsets.shape[0] - 1)
+    # As long as no exponent is needed none is read, which halves the memory to go through.
+    scaled = False
     for i in range(num_axioms):
-        values[i, 0], values[i, 1] = scaled_exp(weights[i])
+        mantissas[i], exponents[i] = scaled_exp(weights[i])
+        scaled = scaled or exponents[i] != 0.0
     for h in range(num_axioms, num_items):
-        total, scale = 0.0, 0.0
+        total, scale, mixed = 0.0, 0.0, False
         for e in range(edge_offsets[h], edge_offsets[h + 1]):
-            m, x = times_tails(1.0, 0.0, tail_offsets[e], tail_offsets[e + 1], tails, values)
+            first, last = tail_offsets[e], tail_offsets[e + 1]
+            m, x = product(first, last, tails, mantissas, exponents, scaled)
+            shares[e] = m
             if x == scale:
                 total += m
-            else:
+            elif total == 0.0:
+                total, scale = m, x
+            elif m != 0.0:
                 total, scale = add_scaled(total, scale, m, x)
-        total, scale = normalise(total, scale)
+                mixed = True
+        if mixed:
+            for e in range(edge_offsets[h], edge_offsets[h + 1]):
+                first, last = tail_offsets[e], tail_offsets[e + 1]
+                m, x = product(first, last, tails, mantissas, exponents, scaled)
+                shares[e] = ordinary(m, x - scale)
+        m, x = normalise(total, scale)
         if weights[h] != 0.0 and total != 0.0:
-            m, x = scaled_exp(weights[h])
-            total, scale = normalise(total * m, scale + x)
-        values[h, 0], values[h, 1] = total, scale
-    return values
+            n, y = scaled_exp(weights[h])
+            m, x = normalise(m * n, x + y)
+        mantissas[h], exponents[h] = m, x
+        scaled = scaled or x != 0.0
+        factor = 1.0 / total if m != 0.0 else 0.0
+        for e in range(edge_offsets[h], edge_offsets[h + 1]):
+            shares[e] *= factor
+    return mantissas, exponents, shares
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def log_values(values):
-    """Natural logarithms [v] of pairs."""
-    logs = np.empty(values.shape[0])
-    for i in range(values.shape[0]):
-        m, x = values[i, 0], values[i, 1]
+def log_values(mantissas, exponents):
+    """Natural logarithms of values."""
+    logs = np.empty(mantissas.shape[0])
+    for i in range(mantissas.shape[0]):
+        m, x = mantissas[i], exponents[i]
         logs[i] = math.log(m) + x * STEP_LOW + x * STEP_HIGH if m > 0.0 else -np.inf
     return logs
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def edge_share(h, values, weights):
-    """exp(weight[h]) / value[h]: what a head's edges are multiplied by to become its shares."""
-    m, x = 1.0 / values[h, 0], -values[h, 1]
-    if weights[h] != 0.0:
-        n, y = scaled_exp(weights[h])
-        m, x = m * n, x + y
-    return m, x
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def outside(num_axioms, edge_offsets, tail_offsets, tails, weights, values, seeds):
+def outside(num_axioms, edge_offsets, tail_offsets, tails, mantissas, shares, seeds):
     """Expected counts [v]: the gradient of sum(seeds * log value) in all items' log-weights."""
     num_items = edge_offsets.shape[0] - 1
-    # Value and count side by side: a tail then costs one cache miss, not two.
-    items = np.empty((num_items, 3))
+    counts = np.empty(num_items)
     for i in range(num_items):
-        items[i, 0], items[i, 1] = values[i, 0], values[i, 1]
-        items[i, COUNT] = seeds[i] if values[i, 0] != 0.0 else 0.0
+        counts[i] = seeds[i] if mantissas[i] != 0.0 else 0.0
     for h in range(num_items - 1, num_axioms - 1, -1):
-        count = items[h, COUNT]
+        count = counts[h]
         if count == 0.0:
             continue
-        share, scale = edge_share(h, items, weights)
         for e in range(edge_offsets[h], edge_offsets[h + 1]):
-            first, last = tail_offsets[e], tail_offsets[e + 1]
-            m, x = times_tails(share, scale, first, last, tails, items)
-            if x != 0.0:
-                m = ordinary(m, x)
-            m *= count
-            for t in range(first, last):
-                items[tails[t], COUNT] += m
-    return items[:, COUNT].copy()
+            hit = count * shares[e]
+            for t in range(tail_offsets[e], tail_offsets[e + 1]):
+                counts[tails[t]] += hit
+    return counts
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def edge_probabilities(num_axioms, edge_offsets, tail_offsets, tails, weights, values):
-    """Probability [e] of every edge given its head (Eisner 2016, equations 17 and 18)."""
-    shares = np.zeros(tail_offsets.shape[0] - 1)
-    for h in range(num_axioms, edge_offsets.shape[0] - 1):
-        if values[h, 0] == 0.0:
-            continue
-        share, scale = edge_share(h, values, weights)
-        for e in range(edge_offsets[h], edge_offsets[h + 1]):
-            m, x = times_tails(
-                share, scale, tail_offsets[e], tail_offsets[e + 1], tails, values
-            )
-            shares[e] = ordinary(m, x)
-    return shares
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def tangent(
-    num_axioms, edge_offsets, tail_offsets, tails, weights, values, seeds, direction
-):
+def tangent(num_axioms, edge_offsets, tail_offsets, tails, mantissas, shares, seeds, direction):
     """Derivatives (log values [v], counts [v]) when the log-weights move along `direction` [v].
 
     The second is the Hessian of sum(seeds * log value) times `direction`.
+
+    Derivatives of log values grow with the depth, while only the differences between the edges of
+    one item matter for the counts. So these are kept relative to the item's first edge: their
+    rounding errors then cancel, instead of growing with the square of the depth.
     """
     num_items = edge_offsets.shape[0] - 1
-    items = np.zeros((num_items, 5))
+    items = np.zeros((num_items, 3))
+    pivots, means = np.zeros(num_items), np.zeros(num_items)
     for i in range(num_items):
-        items[i, 0], items[i, 1] = values[i, 0], values[i, 1]
-        if values[i, 0] != 0.0:
-            items[i, COUNT], items[i, LOG_DOT] = seeds[i], direction[i]
+        if mantissas[i] != 0.0:
+            items[i, LOG_DOT], items[i, COUNT] = direction[i], seeds[i]
     for h in range(num_axioms, num_items):
-        if items[h, 0] == 0.0:
-            continue
-        share, scale = edge_share(h, items, weights)
-        total = 0.0
+        pivot, mean, is_first = 0.0, 0.0, True
         for e in range(edge_offsets[h], edge_offsets[h + 1]):
-            first, last = tail_offsets[e], tail_offsets[e + 1]
-            m, x = times_tails(share, scale, first, last, tails, items)
-            if m == 0.0:
+            if shares[e] == 0.0:
                 continue
             dot = 0.0
-            for t in range(first, last):
+            for t in range(tail_offsets[e], tail_offsets[e + 1]):
                 dot += items[tails[t], LOG_DOT]
-            total += ordinary(m, x) * dot
-        items[h, LOG_DOT] += total
+            if is_first:
+                pivot, is_first = dot, False
+            mean += shares[e] * (dot - pivot)
+        pivots[h], means[h] = pivot, mean
+        items[h, LOG_DOT] += pivot + mean
     for h in range(num_items - 1, num_axioms - 1, -1):
         count, count_dot = items[h, COUNT], items[h, COUNT_DOT]
         if count == 0.0 and count_dot == 0.0:
             continue
-        share, scale = edge_share(h, items, weights)
-        base = direction[h] - items[h, LOG_DOT]
         for e in range(edge_offsets[h], edge_offsets[h + 1]):
-            first, last = tail_offsets[e], tail_offsets[e + 1]
-            m, x = times_tails(share, scale, first, last, tails, items)
-            if m == 0.0:
+            if shares[e] == 0.0:
                 continue
-            m = ordinary(m, x)
-            dot = base
+            first, last = tail_offsets[e], tail_offsets[e + 1]
+            dot = 0.0
             for t in range(first, last):
                 dot += items[tails[t], LOG_DOT]
-            m_dot = m * (count_dot + count * dot)
-            m *= count
+            hit = count * shares[e]
+            hit_dot = shares[e] * (count_dot + count * ((dot - pivots[h]) - means[h]))
             for t in range(first, last):
-                items[tails[t], COUNT] += m
-                items[tails[t], COUNT_DOT] += m_dot
+                items[tails[t], COUNT] += hit
+                items[tails[t], COUNT_DOT] += hit_dot
     return items[:, LOG_DOT].copy(), items[:, COUNT_DOT].copy()

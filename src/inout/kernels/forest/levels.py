@@ -31,9 +31,7 @@ class Level:
     groups: tuple[EdgeGroup, ...]
 
 
-_CACHE: WeakKeyDictionary[ForestArrays, dict[torch.device, tuple[Level, ...]]] = (
-    WeakKeyDictionary()
-)
+_CACHE: WeakKeyDictionary[ForestArrays, dict[torch.device, tuple[Level, ...]]] = WeakKeyDictionary()
 
 
 def levels_of(arrays: ForestArrays, device: torch.device) -> tuple[Level, ...]:

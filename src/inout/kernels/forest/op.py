@@ -31,16 +31,17 @@ class _Passes:
         self.arrays, self.tier = arrays, tier
         self.weights = weights.detach().double().contiguous()
         if tier == "cpu":
-            self.numpy_weights = self.weights.numpy()
-            self.values: Any = cpu.inside(*arrays.structure, self.numpy_weights)
+            self.mantissas, self.exponents, self.shares = cpu.inside(
+                *arrays.structure, self.weights.numpy()
+            )
         else:
             self.values = gpu.inside(arrays, self.weights)
 
     def log_values(self, roots: Tensor) -> Tensor:
         if self.tier == "cpu":
-            return torch.from_numpy(cpu.log_values(self.values[roots.numpy()]))
-        values: Tensor = self.values
-        return values[roots]
+            at = roots.numpy()
+            return torch.from_numpy(cpu.log_values(self.mantissas[at], self.exponents[at]))
+        return self.values.logs[roots]
 
     def _seeds(self, roots: Tensor, gradient: Tensor) -> Tensor:
         seeds = self.weights.new_zeros(self.arrays.num_items)
@@ -49,37 +50,29 @@ class _Passes:
     def counts(self, roots: Tensor, gradient: Tensor) -> Tensor:
         seeds = self._seeds(roots, gradient)
         if self.tier == "cpu":
-            counts = cpu.outside(
-                *self.arrays.structure, self.numpy_weights, self.values, seeds.numpy()
-            )
+            counts = cpu.outside(*self.arrays.structure, self.mantissas, self.shares, seeds.numpy())
             return torch.from_numpy(counts)
-        return gpu.outside(self.arrays, self.weights, self.values, seeds)
+        return gpu.outside(self.arrays, self.values, seeds)
 
-    def tangent(
-        self, roots: Tensor, gradient: Tensor, direction: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def tangent(self, roots: Tensor, gradient: Tensor, direction: Tensor) -> tuple[Tensor, Tensor]:
         seeds, direction = self._seeds(roots, gradient), direction.detach().double().contiguous()
         if self.tier == "cpu":
             dots = cpu.tangent(
                 *self.arrays.structure,
-                self.numpy_weights,
-                self.values,
+                self.mantissas,
+                self.shares,
                 seeds.numpy(),
                 direction.numpy(),
             )
             log_dots, count_dots = (torch.from_numpy(x) for x in dots)
         else:
-            log_dots, count_dots = gpu.tangent(
-                self.arrays, self.weights, self.values, seeds, direction
-            )
+            log_dots, count_dots = gpu.tangent(self.arrays, self.values, seeds, direction)
         return log_dots[roots], count_dots
 
     def edge_probabilities(self) -> Tensor:
         if self.tier == "cpu":
-            return torch.from_numpy(
-                cpu.edge_probabilities(*self.arrays.structure, self.numpy_weights, self.values)
-            )
-        return gpu.edge_probabilities(self.arrays, self.weights, self.values)
+            return torch.from_numpy(self.shares)
+        return gpu.edge_probabilities(self.arrays, self.values)
 
 
 class _LogValues(torch.autograd.Function):
@@ -111,9 +104,7 @@ class _Counts(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         weights, gradient, roots = ctx.saved_tensors
-        count_dots, log_dots = _apply(
-            _Tangent, weights, gradient, gradients[0], roots, ctx.passes
-        )
+        count_dots, log_dots = _apply(_Tangent, weights, gradient, gradients[0], roots, ctx.passes)
         return count_dots, log_dots, None, None
 
 

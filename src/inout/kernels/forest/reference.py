@@ -43,10 +43,9 @@ def reference_inside(
     return values
 
 
-def reference_log_inside(
-    arrays: ForestArrays, weights: Float[Tensor, " v"]
-) -> Float[Tensor, " v"]:
+def reference_log_inside(arrays: ForestArrays, weights: Float[Tensor, " v"]) -> Float[Tensor, " v"]:
     """Log values of all items by plain autograd-recorded torch code: the slow twin of `op.py`."""
-    leaves, factors = weights[: arrays.num_axioms], weights[arrays.num_axioms :]
     semiring = Log(dtype=weights.dtype, device=weights.device)
+    # Lifted, so that an axiom of weight zero has gradient 0 also where it is the goal itself.
+    leaves, factors = semiring.lift(weights[: arrays.num_axioms]), weights[arrays.num_axioms :]
     return reference_inside(arrays, semiring, leaves, factors, weights.device)

@@ -21,19 +21,24 @@ def order_forest(
     Axioms must not be heads. Kept are the items some goal uses; edges keep their given order
     within an item, items their given order within a level. O(items + edges).
     """
-    edges = cpu.group_by_head(heads, tail_offsets, tails, len(is_axiom))
-    cursor = edges[1][edges[0][:-1]]
+    edge_offsets, tail_offsets, tails = cpu.group_by_head(heads, tail_offsets, tails, len(is_axiom))
+    cursor = tail_offsets[edge_offsets[:-1]]
     level = np.full(len(is_axiom), cpu.WAITING, dtype=np.int32)
     live = np.zeros(len(heads), dtype=np.bool_)
-    postorder, all_live, cycle = cpu.depth_first(is_axiom, *edges, goals, cursor, level, live)
+    postorder, all_live, cycle = cpu.depth_first(
+        is_axiom, edge_offsets, tail_offsets, tails, goals, cursor, level, live
+    )
     if len(cycle):
-        return cycle
+        return np.asarray(cycle)
     if not all_live:
-        cpu.drop_unused(level, live, postorder, *edges, goals)
+        cpu.drop_unused(level, live, postorder, edge_offsets, tail_offsets, tails, goals)
     # A goal that cannot be derived stays, with no edges.
     level[goals] = np.where(level[goals] < 0, 1, level[goals])
-    old, *arrays, level_offsets = cpu.emit(level, live, *edges)
+    old, edge_offsets, tail_offsets, tails, level_offsets = cpu.emit(
+        level, live, edge_offsets, tail_offsets, tails
+    )
     new = np.full(len(is_axiom), -1, dtype=np.int64)
     new[old] = np.arange(len(old))
     num_axioms = int(level_offsets[1])
-    return ForestArrays(num_axioms, *arrays, level_offsets, new[goals]), old
+    arrays = ForestArrays(num_axioms, edge_offsets, tail_offsets, tails, level_offsets, new[goals])
+    return arrays, old

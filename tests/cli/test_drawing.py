@@ -1,0 +1,118 @@
+"""Trees and forests as the command draws them."""
+
+from __future__ import annotations
+
+import pytest
+
+import inout
+from inout.cli.trees import draw, phrase_graph, phrase_tree
+from inout.io import write_text
+from inout.viz import TreeNode, text
+from inout.viz.branches import branches, side_by_side
+
+WORDS = inout.programs.sentence(["a", "b"])
+
+
+def ground(rules: str) -> inout.Forest:
+    program = inout.Program(rules)
+    facts = {**WORDS, "rule": [("X",)]}
+    return program.ground({name: facts[name] for name in program.inputs})
+
+
+def brackets(forest: inout.Forest) -> str:
+    best = forest.argmax()
+    assert isinstance(best, inout.Derivation)
+    return text.compact_tree(phrase_tree(best))
+
+
+def test_symbols_stand_alone_where_one_relation_has_spans():
+    forest = ground("""
+        goal       += x("S", 0, 2) * length(_).
+        x("S",I,K) += x("A",I,J) * x("A",J,K) * rule("X").
+        x("A",I,K) += word(_,I,K).
+    """)
+    assert brackets(forest) == "(S (A a) (A b))"
+    labels = {node.label for node in phrase_graph(forest).nodes}
+    assert labels == {"goal", "S[0,2]", "A[0,1]", "A[1,2]", "a", "b"}
+
+
+def test_relations_are_named_where_two_have_spans():
+    forest = ground("""
+        goal       += y("S", 0, 2) * length(_).
+        y("S",I,K) += x("A",I,J) * x("A",J,K) * rule("X").
+        x("A",I,K) += word(_,I,K).
+    """)
+    assert brackets(forest).startswith('("y(\\"S\\",0,2)" ("x(\\"A\\",0,1)" a)')
+    assert 'y("S",0,2)' in {node.label for node in phrase_graph(forest).nodes}
+
+
+def test_a_goal_with_several_parts_stays():
+    forest = ground("""
+        goal += x("A", 0, 1) * x("A", 1, 2).
+        x("A",I,K) += word(_,I,K).
+    """)
+    assert brackets(forest) == "(goal (A a) (A b))"
+
+
+def test_without_words_every_fact_is_drawn():
+    forest = ground("goal += rule(X) * length(N).")
+    assert brackets(forest) == '(goal "rule(\\"X\\")" "length(2)")'
+    assert len(phrase_graph(forest).nodes) == 3
+
+
+def test_a_tree_that_does_not_fit_is_drawn_in_lines():
+    words = tuple(TreeNode(f"word{i}", kind="axiom") for i in range(10))
+    tree = TreeNode("S", words)
+    wide = branches(tree, max_width=68)
+    assert wide is not None
+    assert max(map(len, wide.split("\n"))) == 68
+    assert branches(tree, max_width=67) is None
+    assert draw(tree, 68) == wide
+    assert draw(tree, 67) == text.tree(tree)
+
+
+def test_depth_is_no_danger():
+    tree = TreeNode("leaf")
+    for _ in range(5000):
+        tree = TreeNode("x", (tree,))
+    assert branches(tree) is None
+    assert draw(tree, 80) == text.tree(tree)
+
+
+def test_labels_are_measured_in_cells():
+    tree = TreeNode("句", (TreeNode("長い言葉"), TreeNode("語")))
+    assert branches(tree) == "      句\n   ┌──┴───┐\n長い言葉  語"
+
+
+@pytest.mark.parametrize("label", ["", "a very long label", "日本語"])
+def test_a_parent_may_be_wider_than_its_child(label):
+    drawing = branches(TreeNode(label, (TreeNode("x"),)))
+    assert drawing is not None
+    top, line, bottom = drawing.split("\n")
+    assert line.index("│") == bottom.index("x")
+    assert top == label
+
+
+def test_drawings_stand_side_by_side_where_they_fit():
+    assert side_by_side(["aa\nb", "c\nd"], 6, gap=3) == "aa   c\nb    d"
+    assert side_by_side(["aa\nb", "c\nd"], 5, gap=3) is None
+
+
+def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path, monkeypatch):
+    path = tmp_path / "page.html"
+    path.write_text("old")
+
+    def fail(self, target):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.replace", fail)
+    with pytest.raises(inout.FileError, match=r"page\.html: No space left on device"):
+        write_text(path, "new")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["page.html"]
+    assert path.read_text() == "old"
+
+
+def test_a_new_file_has_ordinary_permissions(tmp_path):
+    write_text(tmp_path / "new", "text")
+    (tmp_path / "plain").write_text("text")
+    assert (tmp_path / "new").stat().st_mode == (tmp_path / "plain").stat().st_mode
