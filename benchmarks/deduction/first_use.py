@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -15,8 +16,16 @@ from benchmarks.deduction.grammar import PROGRAM, Parsing
 COMMAND = "from inout.cli import main; main()"
 
 
-def first_and_later(parsing: Parsing, firsts: int, laters: int) -> tuple[float, float]:
-    """Median seconds of the command in a new process: (cache empty, cache filled)."""
+@dataclass(frozen=True)
+class Seconds:
+    """How long a process took: by the clock, and of the processor's time."""
+
+    wall: float
+    processor: float
+
+
+def first_and_later(parsing: Parsing, firsts: int, laters: int) -> tuple[Seconds, Seconds]:
+    """Medians for the command in a new process: (cache empty, cache filled)."""
     first_runs, later_runs = [], []
     for _ in range(firsts):
         with tempfile.TemporaryDirectory() as name:
@@ -24,7 +33,11 @@ def first_and_later(parsing: Parsing, firsts: int, laters: int) -> tuple[float, 
             arguments = _write(parsing, folder)
             first_runs.append(_solve(arguments, folder))
             later_runs += [_solve(arguments, folder) for _ in range(laters)]
-    return median(first_runs), median(later_runs)
+    return _median(first_runs), _median(later_runs)
+
+
+def _median(runs: list[Seconds]) -> Seconds:
+    return Seconds(median(run.wall for run in runs), median(run.processor for run in runs))
 
 
 def _write(parsing: Parsing, folder: Path) -> list[str]:
@@ -43,10 +56,10 @@ def _write(parsing: Parsing, folder: Path) -> list[str]:
     return arguments
 
 
-def _solve(arguments: list[str], folder: Path) -> float:
+def _solve(arguments: list[str], folder: Path) -> Seconds:
     search = os.pathsep.join(str(Path(p).resolve()) for p in sys.path if p)
     environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / "cache"), "PYTHONPATH": search}
-    start = time.perf_counter()
+    start, before = time.perf_counter(), os.times()
     subprocess.run(
         [sys.executable, "-c", COMMAND, *arguments],
         cwd=folder,
@@ -54,4 +67,6 @@ def _solve(arguments: list[str], folder: Path) -> float:
         check=True,
         stdout=subprocess.DEVNULL,
     )
-    return time.perf_counter() - start
+    wall, after = time.perf_counter() - start, os.times()
+    processor = after.children_user + after.children_system
+    return Seconds(wall, processor - before.children_user - before.children_system)

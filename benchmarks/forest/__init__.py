@@ -166,6 +166,7 @@ def measure(state: State) -> Iterator[Figure]:
     """Speed and memory of the passes on the large forest, then the queries on the medium one."""
     yield from _passes(state)
     yield from _wide_passes(state)
+    yield from _building(state)
     yield from _memory(state)
     yield from _python_loop(state)
     yield from _kbest(state)
@@ -211,6 +212,17 @@ def _wide_passes(state: State) -> Iterator[Figure]:
         forest.num_edges / seconds["both"] / 1e6,
         "million edges/s",
         repeats=state.repeats,
+    )
+
+
+def _building(state: State) -> Iterator[Figure]:
+    repeats = 1 if state.quick else 3
+    seconds = alternate({"build": state.edges.build}, repeats, warm_up=False)
+    yield Figure(
+        "edges in random order to a forest",
+        state.forest.num_edges / seconds["build"] / 1e6,
+        "million edges/s",
+        repeats=repeats,
     )
 
 

@@ -14,7 +14,7 @@ from hypothesis import assume, given, settings
 from inout import Forest, ForestBuilder
 from tests.support import assert_close
 
-EXAMPLES = settings(max_examples=60)
+EXAMPLES = settings(max_examples=40)
 
 WEIGHTS = st.one_of(
     st.floats(-3, 3),

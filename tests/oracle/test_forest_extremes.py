@@ -278,6 +278,22 @@ def test_long_products_of_extreme_weights(tier: Any) -> None:
 
 
 @pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("weight", [80.0, -80.0, 88.0, -89.0, 0.1])
+def test_repeated_squaring(weight: float, tier: Any) -> None:
+    # Values grow (or shrink) doubly exponentially, one factor of ordinary size at a time.
+    builder = ForestBuilder()
+    builder.axiom("a", weight)
+    builder.edge(0, ["a"])
+    for level in range(14):
+        builder.edge(level + 1, [level, level])
+    forest = builder.build(goal=14).with_tier(tier)
+    assert_close(forest.log_partition(), weight * 2**14)
+    assert_close(forest.expected_counts("axioms"), [float(2**14)])
+    assert_close(forest.entropy(), 0.0, atol=1e-8)
+    assert_close(forest.covariance(lambda x: 1.0, lambda x: 1.0), 0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("tier", TIERS)
 def test_a_single_path_among_dead_ends(tier: Any) -> None:
     builder = ForestBuilder()
     builder.axiom("live", -2e4)

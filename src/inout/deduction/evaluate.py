@@ -124,9 +124,7 @@ def _apply(bindings: Bindings, step: ConditionStep, vocabulary: Vocabulary) -> N
             if variable.name in bindings.columns:
                 _take_apart(bindings, variable, (head, tail), vocabulary, step.keep)
             else:
-                parts = [
-                    _spread(_value(a, bindings, vocabulary), bindings) for a in (head, tail)
-                ]
+                parts = [_spread(_value(a, bindings, vocabulary), bindings) for a in (head, tail)]
                 _bind_or_test(bindings, variable, vocabulary.pairs(*parts), step.keep)
         case _:
             assert_never(step.condition)

@@ -87,8 +87,6 @@ class Grounding:
             self._run_stratum(stratum, weighted)
         return self._forest(goal)
 
-    # ------------------------------------------------------------------- facts
-
     def _load_facts(self) -> None:
         """Number the facts whose weight is not zero as axioms, relation by relation."""
         first_row, first_axiom, rows = 0, 0, []
@@ -122,8 +120,6 @@ class Grounding:
                 atom.relation, atom.arity, nothing
             )
         return known
-
-    # ------------------------------------------------------------------ rounds
 
     def _run_stratum(self, stratum: Stratum, weighted: set[str]) -> None:
         """Fire the stratum's rules until nothing new comes.
@@ -244,8 +240,6 @@ class Grounding:
             self.fan_outs[key] = len(relation) / max(len(distinct), 1)
         return self.fan_outs[key]
 
-    # ------------------------------------------------------------------ forest
-
     def _label(self, relation: Relation, number: int) -> Item:
         row = (relation.given.rows if relation.given else relation.table.rows)[number]
         return Item(relation.name, tuple(self.vocabulary.decode(int(code)) for code in row))
@@ -341,9 +335,7 @@ class GroundLabels(LazyLabels):
     def label(self, index: int) -> Hashable:
         """The ground term of item `index`."""
         place = int(np.searchsorted(self._firsts, index, side="right")) - 1
-        return self._grounding._label(
-            self._relations[place], index - int(self._firsts[place])
-        )
+        return self._grounding._label(self._relations[place], index - int(self._firsts[place]))
 
 
 def ground(

@@ -31,11 +31,13 @@ class Program:
     ...     beta(X,I,K) += rule(X,Y,Z) * beta(Y,I,J) * beta(Z,J,K).
     ...     beta(X,I,K) += rule(X,W) * word(W,I,K).
     ... ''')
-    >>> forest = program.ground({
-    ...     "rule": {("S", "S", "S"): -1.0, ("S", "a"): -0.5},
-    ...     "word": [("a", 0, 1), ("a", 1, 2), ("a", 2, 3)],
-    ...     "length": [(3,)],
-    ... })
+    >>> forest = program.ground(
+    ...     {
+    ...         "rule": {("S", "S", "S"): -1.0, ("S", "a"): -0.5},
+    ...         "word": [("a", 0, 1), ("a", 1, 2), ("a", 2, 3)],
+    ...         "length": [(3,)],
+    ...     }
+    ... )
     >>> forest.count()
     2
     >>> forest.expected_counts("rule").tolist()

@@ -37,8 +37,9 @@ def existential_filters(program: ParsedProgram) -> tuple[Rule, ...]:
         uses.update(v.name for condition in rule.conditions for v in condition_variables(condition))
         body = []
         for atom in rule.body:
-            shared = tuple(a for a in atom.arguments if isinstance(a, Variable) and uses[a.name] > 1)
-            own = any(isinstance(a, Variable) and uses[a.name] == 1 for a in atom.arguments)
+            variables = [a for a in atom.arguments if isinstance(a, Variable)]
+            shared = [v for v in variables if uses[v.name] > 1]
+            own = len(shared) < len(variables)
             if atom.is_filter and (own or atom.relation not in derived):
                 helper = Atom(f"{atom.relation}?{len(helpers)}", tuple(dict.fromkeys(shared)))
                 helpers.append(replace(rule, head=helper, body=(atom,), conditions=()))

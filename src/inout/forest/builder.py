@@ -32,9 +32,7 @@ class ForestBuilder:
         self._axioms: dict[Hashable, tuple[str, int]] = {}
         self._edges: list[tuple[Hashable, tuple[Hashable, ...]]] = []
 
-    def axiom(
-        self, label: Hashable, log_weight: float = 0.0, relation: str = "axioms"
-    ) -> Hashable:
+    def axiom(self, label: Hashable, log_weight: float = 0.0, relation: str = "axioms") -> Hashable:
         """Declare a leaf item with its log-weight, as the next row of `relation`."""
         if label in self._axioms:
             raise ForestError(f"axiom {label!s} is declared twice")

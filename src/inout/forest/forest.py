@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -66,8 +65,6 @@ class Forest:
     def _gathered(self) -> Float[Tensor, " a"]:
         rows = torch.cat(list(self.relations.values()))
         return rows[self.axiom_rows.to(rows.device)]
-
-    # ------------------------------------------------------------------ shape
 
     @property
     def num_items(self) -> int:
@@ -129,8 +126,6 @@ class Forest:
         if name not in self.relations:
             known = ", ".join(self.relations)
             raise ArgumentError(f"no facts are called {name!r}; this forest has {known}")
-
-    # ------------------------------------------------- log Z and its derivatives
 
     def log_partition(self) -> Float[Tensor, "*g"]:
         """log Z: the log of the total weight of all derivations, -inf if there are none.
@@ -254,13 +249,11 @@ class Forest:
         counts = [int(x) for x in result]
         return counts[0] if self.single_goal else counts
 
-    # ------------------------------------------------------- single derivations
-
     def _per_goal(self, query: Callable[[int], Any]) -> Any:
         results = [query(int(goal)) for goal in self.arrays.goals]
         return results[0] if self.single_goal else results
 
-    def argmax(self) -> Derivation | None | list[Derivation | None]:
+    def argmax(self) -> Derivation | list[Derivation | None] | None:
         """The heaviest derivation (Viterbi), None if there is none. O(e)."""
         return self._per_goal(lambda goal: decoding.argmax(self, goal))  # type: ignore[no-any-return]
 
@@ -279,9 +272,7 @@ class Forest:
             raise ForestError("derivations() needs a forest with one goal; use kbest(k) on a batch")
         return decoding.derivations(self, int(self.arrays.goals[0]))
 
-    def min_risk(
-        self, gain: Additive | None = None
-    ) -> Derivation | None | list[Derivation | None]:
+    def min_risk(self, gain: Additive | None = None) -> Derivation | list[Derivation | None] | None:
         """The derivation with the highest expected gain, None if there is none. O(e).
 
         The gain of answering T when T' is right is the sum of `gain` over the items of T that
@@ -295,9 +286,7 @@ class Forest:
         """The locally normalised forest with alias tables, made once, for quick sampling."""
         return LocalForest.of(self)
 
-    def sample(
-        self, n: int, *, generator: torch.Generator
-    ) -> Derivations | list[Derivations]:
+    def sample(self, n: int, *, generator: torch.Generator) -> Derivations | list[Derivations]:
         """n independent derivations, each with probability weight / Z.
 
         O(e) once, then O(size of the tree) a sample. The same generator state gives the same
@@ -305,8 +294,6 @@ class Forest:
         """
         n = at_least("n", n, 0)
         return self._per_goal(lambda goal: self.normalised.sample(goal, n, generator))  # type: ignore[no-any-return]
-
-    # ------------------------------------------------------ forests from forests
 
     def prune(self, threshold: float) -> Forest:
         """The forest of the edges used with posterior probability of at least `threshold`.
@@ -323,8 +310,6 @@ class Forest:
         Relations of the same name are put one after another, in the order of the forests.
         """
         return batching.batch(forests)
-
-    # ----------------------------------------------------------------- pictures
 
     def to_json(self) -> str:
         """The forest as JSON text: axioms, items, edges, goals; `Forest.from_json` reads it."""

@@ -56,9 +56,7 @@ def _tails(arrays: ForestArrays, edge: int) -> tuple[int, ...]:
     return tuple(arrays.tails[first:last].tolist())
 
 
-def _likeliest_edges(
-    arrays: ForestArrays, posteriors: NDArray[np.float64], item: int
-) -> list[int]:
+def _likeliest_edges(arrays: ForestArrays, posteriors: NDArray[np.float64], item: int) -> list[int]:
     first, last = arrays.edge_offsets[item], arrays.edge_offsets[item + 1]
     best = np.argsort(-posteriors[first:last], kind="stable")[:MOST_EDGES_OF_AN_ITEM]
     return sorted((first + best).tolist())

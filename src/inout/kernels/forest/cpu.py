@@ -110,7 +110,7 @@ def inside(num_axioms, edge_offsets, tail_offsets, tails, weights):
     mantissas, exponents = np.empty(num_items), np.empty(num_items)
     shares = np.empty(tail_offsets.shape[0] - 1)
     # As long as no exponent is needed none is read, which halves the memory to go through.
-    scaled = False
+    scaled = np.bool_(False)  # a plain False would be compiled as a type of its own
     for i in range(num_axioms):
         mantissas[i], exponents[i] = scaled_exp(weights[i])
         scaled = scaled or exponents[i] != 0.0

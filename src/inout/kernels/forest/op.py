@@ -127,15 +127,15 @@ class _Tangent(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        *inputs, roots = ctx.saved_tensors
+        *given, roots = ctx.saved_tensors
         higher = torch.is_grad_enabled()
         with torch.enable_grad():
             # Aliases: the direction may itself depend on the weights, and what flows through that
             # dependence is for the caller's graph to carry, not for this one.
-            inputs = [
-                x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in inputs
+            weights, gradient, direction = inputs = [
+                x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in given
             ]
-            outputs = _reference_tangent(ctx.arrays, *inputs, roots)
+            outputs = _reference_tangent(ctx.arrays, weights, gradient, direction, roots)
             results = torch.autograd.grad(
                 outputs, inputs, gradients, create_graph=higher, materialize_grads=True
             )
@@ -190,6 +190,7 @@ def item_counts(
     tier: Tier | None = None,
 ) -> Float[Tensor, " v"]:
     """Expected counts of all items: the gradient of gradient . log_values in the log-weights."""
+    counts: Tensor
     tier = tier or choose_tier(weights)
     if tier == "reference":
         higher = torch.is_grad_enabled() and (weights.requires_grad or gradient.requires_grad)
@@ -202,7 +203,7 @@ def item_counts(
             )
         return counts
     passes = _Passes(arrays, weights, tier)
-    counts: Tensor = _apply(_Counts, weights, gradient, roots, passes)
+    counts = _apply(_Counts, weights, gradient, roots, passes)
     return counts
 
 

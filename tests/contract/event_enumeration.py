@@ -1,0 +1,153 @@
+"""Sums over all events of a batch in float64: the oracle of the suite for dense distributions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+Event = tuple[Any, ...]
+Part = tuple[str, tuple[int, ...]]
+F32, F64 = torch.float32, torch.float64
+
+
+class Facts(Protocol):
+    """What the oracle must know of a family; see `DistributionSuite`."""
+
+    def potentials(self, case: Case) -> dict[str, Tensor]: ...
+    def events(self, n: int, s: int) -> list[Event]: ...
+    def parts_of(self, event: Event) -> list[Part]: ...
+    def tensor(self, event: Event, n: int, s: int) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Case:
+    """Arguments of a distribution: the differentiable ones, the others, and the lengths."""
+
+    arguments: dict[str, Tensor]
+    batch: tuple[int, ...]
+    n: int
+    s: int
+    lengths: Tensor | None = None
+    others: dict[str, Tensor] = field(default_factory=dict)
+
+    def length(self, element: tuple[int, ...]) -> int:
+        return self.n if self.lengths is None else int(self.lengths[element])
+
+    def elements(self) -> Iterator[tuple[int, ...]]:
+        return product(*map(range, self.batch))
+
+    def changed(self, change: Callable[[str, Tensor], Tensor]) -> Case:
+        return replace(self, arguments={n: change(n, x) for n, x in self.arguments.items()})
+
+    def leaves(self) -> Case:
+        return self.changed(lambda _, x: x.detach().clone().requires_grad_())
+
+
+class Enumeration:
+    """All events of every element of a batch with their scores, in float64."""
+
+    def __init__(self, suite: Facts, case: Case) -> None:
+        self.suite, self.case = suite, case
+        arguments = {name: x.double() for name, x in case.arguments.items()}
+        self.potentials = suite.potentials(replace(case, arguments=arguments))
+        self.shapes = {n: p.shape[len(case.batch) :] for n, p in self.potentials.items()}
+        self.offsets, total = {}, 0
+        for name, shape in self.shapes.items():
+            self.offsets[name] = total
+            total += math.prod(shape)
+        self.size = total
+        self.elements = list(case.elements())
+        self.events = [suite.events(case.length(b), case.s) for b in self.elements]
+        rows = [
+            [[self._place(part) for part in suite.parts_of(event)] for event in events]
+            for events in self.events
+        ]
+        self.rows = [torch.tensor(row, dtype=torch.long).reshape(len(row), -1) for row in rows]
+
+    def _place(self, part: Part) -> int:
+        name, index = part
+        place = 0
+        for i, size in zip(index, self.shapes[name], strict=True):
+            place = place * size + i
+        return self.offsets[name] + place
+
+    def flat(self, values: dict[str, Tensor]) -> Tensor:
+        """Values of the parts, [elements, parts]; what is not named is 0."""
+        pieces = []
+        for name, shape in self.shapes.items():
+            whole = self.case.batch + tuple(shape)
+            value = values.get(name, torch.zeros(whole, dtype=F64))
+            pieces.append(value.double().expand(whole).reshape(len(self.elements), -1))
+        return torch.cat(pieces, 1)
+
+    def unflat(self, flat: Tensor) -> dict[str, Tensor]:
+        return {
+            name: flat[:, self.offsets[name] : self.offsets[name] + math.prod(shape)].reshape(
+                self.case.batch + tuple(shape)
+            )
+            for name, shape in self.shapes.items()
+        }
+
+    def scores(self, values: dict[str, Tensor] | None = None) -> list[Tensor]:
+        """Sum of `values` (the potentials) over the parts of each event, for each element."""
+        flat = self.flat(self.potentials if values is None else values)
+        return [flat[b][rows].sum(-1) for b, rows in enumerate(self.rows)]
+
+    def shaped(self, values: list[Tensor]) -> Tensor:
+        return torch.stack(values).reshape(self.case.batch)
+
+    def log_z(self) -> Tensor:
+        return self.shaped([x.logsumexp(0) for x in self.scores()])
+
+    def probabilities(self) -> list[Tensor]:
+        result = []
+        for x in self.scores():
+            x = x.detach()
+            alive = bool((x > -torch.inf).any())
+            result.append(x.softmax(0) if alive else torch.zeros_like(x))
+        return result
+
+    def counts(self) -> list[Tensor]:
+        """How often each event uses each part: [events, parts], for each element."""
+        result = []
+        for rows in self.rows:
+            count = torch.zeros(len(rows), self.size, dtype=F64)
+            ones = torch.ones(rows.shape, dtype=F64)
+            result.append(count.scatter_add(1, rows, ones))
+        return result
+
+    def marginals(self) -> dict[str, Tensor]:
+        pairs = zip(self.probabilities(), self.counts(), strict=True)
+        return self.unflat(torch.stack([p @ c for p, c in pairs]))
+
+    def mean(self, f: dict[str, Tensor]) -> Tensor:
+        pairs = zip(self.probabilities(), self.scores(f), strict=True)
+        return self.shaped([(p * x).sum() for p, x in pairs])
+
+    def covariance(self, f: dict[str, Tensor], g: dict[str, Tensor]) -> Tensor:
+        triples = zip(self.probabilities(), self.scores(f), self.scores(g), strict=True)
+        return self.shaped(
+            [(p * (x - (p * x).sum()) * (y - (p * y).sum())).sum() for p, x, y in triples]
+        )
+
+    def hessian_times(self, u: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Cov[part, U] of every part."""
+        triples = zip(self.probabilities(), self.scores(u), self.counts(), strict=True)
+        return self.unflat(torch.stack([(p * (x - (p * x).sum())) @ c for p, x, c in triples]))
+
+    def padded(self, events: list[Event]) -> Tensor:
+        return torch.stack([self.suite.tensor(e, self.case.n, self.case.s) for e in events])
+
+
+def random_like(values: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+    return {n: torch.randn(x.shape, generator=generator, dtype=F64) for n, x in values.items()}
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)

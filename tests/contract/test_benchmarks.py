@@ -1,0 +1,89 @@
+"""The benchmark runner: nothing is timed on wrong numbers, and bounds decide the exit code."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks import __main__ as command
+from benchmarks import report
+from benchmarks.registry import WORKLOADS, Stages, Workload
+from benchmarks.report import Agreement, Figure
+from benchmarks.timing import alternate
+
+NAN = float("nan")
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path, capsys):
+    """Run a made-up workload; returns (exit code, last line of the output, files written)."""
+
+    def run(agreements, figures, *options):
+        stages = Stages(lambda quick: quick, lambda state: agreements, lambda state: figures)
+        monkeypatch.setattr(Workload, "load", lambda self: stages)
+        monkeypatch.setitem(WORKLOADS, "made-up", Workload("made-up", "a test", "nowhere"))
+        monkeypatch.setattr(report, "RESULTS", tmp_path / "results")
+        monkeypatch.setattr("sys.argv", ["benchmarks", "run", "made-up", *options])
+        code = command.main()
+        lines = capsys.readouterr().out.splitlines()
+        written = sorted(path.name for path in tmp_path.glob("results/*"))
+        return code, lines[-1] if lines else None, written
+
+    return run
+
+
+def test_bounds_met(run):
+    figures = [Figure("speed", 12.0, "M/s", at_least=10), Figure("size", 3.0, "B", at_most=3)]
+    code, last, written = run([Agreement("a", 1e-12, 1e-10)], [*figures, Figure("x", 1.0, "s")])
+    assert code == 0
+    assert written == ["made-up.json", "made-up.md"]
+    document = json.loads(last)
+    assert document["holds"] is True
+    assert [(f["bound"], f["holds"]) for f in document["figures"]] == [
+        (">= 10", True),
+        ("<= 3", True),
+        (None, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        Figure("speed", 9.99, "M/s", at_least=10),
+        Figure("size", 3.01, "B", at_most=3),
+        Figure("nothing", NAN, "s", at_most=3),
+    ],
+)
+def test_a_missed_bound_is_an_error(run, figure):
+    code, last, _ = run([], [figure])
+    assert code == 1
+    assert json.loads(last)["holds"] is False
+
+
+@pytest.mark.parametrize("difference", [1e-9, NAN, float("inf")])
+def test_nothing_is_timed_on_wrong_numbers(run, difference):
+    def figures():
+        raise AssertionError("timed")
+        yield
+
+    code, last, written = run([Agreement("a", difference, 1e-10)], figures())
+    assert (code, last, written) == (1, None, [])
+
+
+def test_a_quick_run_is_saved_only_when_asked(run):
+    assert run([], [], "--quick")[2] == []
+    assert run([], [], "--quick", "--save")[2] == ["made-up.json", "made-up.md"]
+
+
+def test_list_names_every_workload(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["benchmarks", "list"])
+    assert command.main() == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(WORKLOADS)
+
+
+def test_ways_take_turns():
+    calls = []
+    seconds = alternate({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 2)
+    assert "".join(calls) == "ab" * 3  # once to warm up
+    assert set(seconds) == {"a", "b"}
