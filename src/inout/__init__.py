@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from inout import semirings as semirings
     from inout.deduction import Facts as Facts
     from inout.deduction import Program as Program
+    from inout.distributions import HMM as HMM
+    from inout.distributions import LinearChain as LinearChain
+    from inout.distributions import PCFG as PCFG
+    from inout.distributions import SemiMarkov as SemiMarkov
+    from inout.distributions import SpanTree as SpanTree
+    from inout.distributions import StructuredDistribution as StructuredDistribution
     from inout.forest import Derivation as Derivation
     from inout.forest import Derivations as Derivations
     from inout.forest import Forest as Forest
@@ -35,10 +41,16 @@ __all__ = [
     "ForestBuilder",
     "ForestError",
     "GroundingError",
+    "HMM",
     "InoutError",
     "Item",
+    "LinearChain",
+    "PCFG",
     "Program",
     "ProgramError",
+    "SemiMarkov",
+    "SpanTree",
+    "StructuredDistribution",
     "programs",
     "semirings",
 ]
@@ -51,8 +63,14 @@ _HOMES = {
     "Facts": "inout.deduction",
     "Forest": "inout.forest",
     "ForestBuilder": "inout.forest",
+    "HMM": "inout.distributions",
     "Item": "inout.forest",
+    "LinearChain": "inout.distributions",
+    "PCFG": "inout.distributions",
     "Program": "inout.deduction",
+    "SemiMarkov": "inout.distributions",
+    "SpanTree": "inout.distributions",
+    "StructuredDistribution": "inout.distributions",
 }
 
 

@@ -68,7 +68,9 @@ class Enumeration:
             [[self._place(part) for part in suite.parts_of(event)] for event in events]
             for events in self.events
         ]
-        self.rows = [torch.tensor(row, dtype=torch.long).reshape(len(row), -1) for row in rows]
+        self.rows = [
+            torch.tensor(row, dtype=torch.long).reshape(len(row), -1 if row else 0) for row in rows
+        ]
 
     def _place(self, part: Part) -> int:
         name, index = part
@@ -142,7 +144,10 @@ class Enumeration:
         return self.unflat(torch.stack([(p * (x - (p * x).sum())) @ c for p, x, c in triples]))
 
     def padded(self, events: list[Event]) -> Tensor:
-        return torch.stack([self.suite.tensor(e, self.case.n, self.case.s) for e in events])
+        tensors = [self.suite.tensor(e, self.case.n, self.case.s) for e in events]
+        # Of no events, the shape alone.
+        empty = self.suite.tensor((), self.case.n, self.case.s)[None]
+        return torch.stack(tensors) if tensors else empty[:0]
 
 
 def random_like(values: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:

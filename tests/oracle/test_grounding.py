@@ -400,6 +400,17 @@ PROGRAMS: dict[str, tuple[list[Rule], dict[str, list[tuple[Any, bool]]]]] = {
             "rule": live(("s", "a", "b"), ("s", "s", "a"), ("t", "b", "a"), ("s", "a", "t")),
         },
     ),
+    "lists among other things": (
+        [
+            Rule(atom("m", X), (atom("g", X),)),
+            Rule(atom("m", Lst((X,))), (atom("g", X),)),
+            Rule(atom("m", Lst(())), (atom("g", 0),)),
+            Rule(atom("goal", X, S), (atom("m", Lst((X,), S)),)),
+            Rule(atom("goal", 7, X), (atom("m", X), atom("m", Lst((X,))))),
+            Rule(atom("goal", 8, X), (atom("m", X), Compare("=", X, Lst(())))),
+        ],
+        {"g": live(0, 5, "a")},
+    ),
     "lists in lists": (
         [
             Rule(atom("l", Lst((X, Lst((Y, X))))), (atom("e", X, Y),)),

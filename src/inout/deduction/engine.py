@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 Rows = NDArray[np.int64]
 
-# Above this many result rows polars is quicker.
+# Above this many result rows polars is at least as quick, also within a whole grounding.
 LARGE = 5_000_000
 # Keys are packed into one integer below this; a table of counts by key is used when it is small.
 PACKED_LIMIT = 2**62

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from inout.forest.derivation import Derivation, Derivations
 from inout.forest.expectations import as_item_values
@@ -17,23 +18,32 @@ if TYPE_CHECKING:
     from inout.forest.forest import Forest
 
 
-def _weights(forest: Forest) -> NDArray[np.float64]:
-    return forest.item_weights.detach().double().cpu().contiguous().numpy()
+class Best(NamedTuple):
+    """The best derivation of every item under some weights: one pass that serves all goals."""
+
+    weights: NDArray[np.float64]  # [v]
+    values: NDArray[np.float64]  # [v]
+    edges: NDArray[np.int64]  # [v]
 
 
-def kbest(forest: Forest, goal: int, k: int) -> Derivations:
-    """The k heaviest derivations of an item."""
-    weights = _weights(forest)
-    structure = forest.arrays.structure
-    best, pointer = kernel.viterbi(*structure, weights)
-    log_weights, offsets, edges = kernel.kbest(*structure, weights, best, pointer, goal, k)
+def viterbi(forest: Forest, weights: NDArray[np.float64] | None = None) -> Best:
+    """The best derivations by log-weight, or by other weights of the items."""
+    if weights is None:
+        weights = forest.item_weights.detach().double().cpu().contiguous().numpy()
+    return Best(weights, *kernel.viterbi(*forest.arrays.structure, weights))
+
+
+def kbest(forest: Forest, goal: int, k: int, best: Best | None = None) -> Derivations:
+    """The k heaviest derivations of an item; `best` saves a pass where there are many goals."""
+    best = best or viterbi(forest)
+    log_weights, offsets, edges = kernel.kbest(*forest.arrays.structure, *best, goal, k)
     return Derivations(forest, goal, offsets, edges, log_weights)
 
 
-def argmax(forest: Forest, goal: int) -> Derivation | None:
+def argmax(forest: Forest, goal: int, best: Best) -> Derivation | None:
     """The heaviest derivation of an item."""
-    best = kbest(forest, goal, 1)
-    return best[0] if len(best) else None
+    found = kbest(forest, goal, 1, best)
+    return found[0] if len(found) else None
 
 
 def derivations(forest: Forest, goal: int) -> Iterator[Derivation]:
@@ -42,28 +52,38 @@ def derivations(forest: Forest, goal: int) -> Iterator[Derivation]:
     Asks for twice as many each time: a k-best list is a prefix of every longer one, so the whole
     costs at most twice its last request.
     """
-    done, k = 0, 16
+    done, k, best = 0, 16, viterbi(forest)
     while True:
-        found = kbest(forest, goal, k)
+        found = kbest(forest, goal, k, best)
         yield from found[done:]
         if len(found) < k:
             return
         done, k = k, 2 * k
 
 
-def min_risk(forest: Forest, goal: int, gain: Any | None) -> Derivation | None:
-    """The derivation of an item with the highest expected gain."""
+def min_risk(forest: Forest, gain: Any | None) -> list[Derivation | None]:
+    """The derivation with the highest expected gain, for each goal."""
+    goals = forest.goal_items
+    # Goals that share no items share a pass instead: each item's count is that of its own goal.
+    together = forest.goal_of_item is not None
+    groups = [goals] if together else [goal[None] for goal in goals]
+    return [tree for group in groups for tree in _min_risk(forest, group, gain)]
+
+
+def _min_risk(forest: Forest, goals: Tensor, gain: Any | None) -> list[Derivation | None]:
     num_axioms = forest.arrays.num_axioms
     with torch.no_grad():
-        counts = forest._item_counts(torch.tensor([goal], device=forest.log_weights.device))
+        counts = forest._item_counts(goals)
         if gain is None:
             gains = (torch.arange(forest.num_items) >= num_axioms).to(counts)
         else:
             gains = as_item_values(forest, gain)
         # What never occurs must not be chosen, whatever gain it is promised.
         scores = torch.where(counts > 0, gains * counts, -torch.inf).double().cpu().numpy()
-    structure = forest.arrays.structure
-    best, pointer = kernel.viterbi(*structure, scores)
-    _, offsets, edges = kernel.kbest(*structure, scores, best, pointer, goal, 1)
-    chosen = Derivations(forest, goal, offsets, edges)
-    return chosen[0] if len(chosen) else None
+    best = viterbi(forest, scores)
+    chosen = []
+    for goal in goals.tolist():
+        _, offsets, edges = kernel.kbest(*forest.arrays.structure, *best, goal, 1)
+        found = Derivations(forest, goal, offsets, edges)
+        chosen.append(found[0] if len(found) else None)
+    return chosen

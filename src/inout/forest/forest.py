@@ -255,7 +255,8 @@ class Forest:
 
     def argmax(self) -> Derivation | list[Derivation | None] | None:
         """The heaviest derivation (Viterbi), None if there is none. O(e)."""
-        return self._per_goal(lambda goal: decoding.argmax(self, goal))  # type: ignore[no-any-return]
+        best = decoding.viterbi(self)
+        return self._per_goal(lambda goal: decoding.argmax(self, goal, best))  # type: ignore[no-any-return]
 
     def kbest(self, k: int) -> Derivations | list[Derivations]:
         """The k heaviest derivations in decreasing weight, fewer if there are fewer.
@@ -264,7 +265,8 @@ class Forest:
         algorithm 3). O(e + k |tree| log k).
         """
         k = at_least("k", k, 0)
-        return self._per_goal(lambda goal: decoding.kbest(self, goal, k))  # type: ignore[no-any-return]
+        best = decoding.viterbi(self)
+        return self._per_goal(lambda goal: decoding.kbest(self, goal, k, best))  # type: ignore[no-any-return]
 
     def derivations(self) -> Iterator[Derivation]:
         """All derivations of a single goal, lazily, in decreasing weight."""
@@ -279,7 +281,8 @@ class Forest:
         T' has too, so its expectation weighs each item by its expected count (Goodman 1996).
         Default: one point for each derived item. The result's `log_weight` is still its weight.
         """
-        return self._per_goal(lambda goal: decoding.min_risk(self, goal, gain))  # type: ignore[no-any-return]
+        found = decoding.min_risk(self, gain)
+        return found[0] if self.single_goal else found
 
     @cached_property
     def normalised(self) -> LocalForest:

@@ -1,0 +1,257 @@
+"""`StructuredDistribution`: every query that follows from log Z, written once for all families."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.distributions import Distribution
+from torch.distributions.kl import register_kl
+
+from inout._core.errors import ArgumentError
+from inout.forest import Forest
+
+Potentials = dict[str, Tensor]
+
+
+class StructuredDistribution(Distribution):
+    """A distribution p(event) = exp(score(event)) / Z with an inside algorithm for log Z.
+
+    The score is the sum of the log-potentials of the event's parts. A family supplies its
+    `potentials` by name, `_log_partition` as a function of them, and how events are encoded
+    (`_score`, `parts`) and decoded (`mode`, `topk`, `_sample`). All the rest is here.
+
+    An element of the batch that has no possible event has log Z = -inf with gradient 0, and
+    log-probability -inf for every event; only sampling from it is an error.
+    """
+
+    arg_constraints: ClassVar[dict[str, Any]] = {}
+    has_enumerate_support = True
+    potentials: Potentials
+    lengths: Int[Tensor, "*b"]
+
+    @property
+    @abstractmethod
+    def _part_shapes(self) -> dict[str, torch.Size]:
+        """Shape of each potential for one batch element."""
+
+    @abstractmethod
+    def _log_partition(self, potentials: Potentials) -> Float[Tensor, "*b"]:
+        """log Z under other potentials of the same shapes, or expanded over the batch."""
+
+    @abstractmethod
+    def _score(self, event: Tensor) -> Float[Tensor, "*sb"]:
+        """Sum of the log-potentials of an event's parts."""
+
+    @abstractmethod
+    def parts(self, event: Tensor) -> Potentials:
+        """How often an event [*s *b ...] uses each part: [*s *b ...] for each potential."""
+
+    @property
+    @abstractmethod
+    def mode(self) -> Tensor:
+        """The most probable event."""
+
+    @abstractmethod
+    def topk(self, k: int) -> tuple[Tensor, Float[Tensor, " k *b"]]:
+        """The k most probable events [k *b ...] and their log-probabilities [k *b]."""
+
+    @abstractmethod
+    def _sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """`count` independent events [count *b ...]."""
+
+    @abstractmethod
+    def min_risk(self) -> Tensor:
+        """The event with the least expected loss, for the family's usual loss."""
+
+    @abstractmethod
+    def forest(self) -> Forest:
+        """The same distribution as an explicit forest, one goal for each batch element."""
+
+    def log_partition(self) -> Float[Tensor, "*b"]:
+        """log Z, -inf if no event is possible; differentiable to any order."""
+        return self._log_partition(self.potentials)
+
+    def log_prob(self, event: Tensor) -> Float[Tensor, "*sb"]:
+        """Log-probability of an event [*s *b ...], score - log Z; differentiable."""
+        log_z = self.log_partition()
+        return torch.where(log_z == -torch.inf, -torch.inf, self._score(event) - log_z)
+
+    def _expanded(self) -> Potentials:
+        """Potentials with one copy (a view) for each batch element."""
+        return {
+            name: potential.expand(self.batch_shape + self._part_shapes[name])
+            for name, potential in self.potentials.items()
+        }
+
+    def _first_order(self, keep: bool) -> tuple[Potentials, Potentials]:
+        """Expanded potentials, and the gradient of log Z in each of them."""
+        inputs = {
+            name: p if p.requires_grad else p.detach().requires_grad_()
+            for name, p in self._expanded().items()
+        }
+        total = self._log_partition(inputs)
+        total = torch.where(total == -torch.inf, 0.0, total).sum()
+        gradients = torch.autograd.grad(
+            total, list(inputs.values()), create_graph=keep, materialize_grads=True
+        )
+        return inputs, dict(zip(inputs, gradients, strict=True))
+
+    def marginals(self) -> Potentials:
+        """Expected number of uses of every part, element by element: the gradient of log Z.
+
+        For each potential a tensor [*b ...]; where a potential is shared over positions, the sum
+        over them. Differentiable. Costs a small multiple of log Z.
+        """
+        keep = torch.is_grad_enabled() and self._differentiable(self.potentials)
+        with torch.enable_grad():
+            return self._first_order(keep)[1]
+
+    @staticmethod
+    def _differentiable(values: Mapping[str, Tensor]) -> bool:
+        return any(value.requires_grad for value in values.values())
+
+    def entropy(self) -> Float[Tensor, "*b"]:
+        """Entropy in nats, log Z - E[score]; differentiable. -inf where no event is possible."""
+        return self.cross_entropy(self)
+
+    def cross_entropy(self, other: StructuredDistribution) -> Float[Tensor, "*b"]:
+        """-E[log q(event)] under this distribution, of another one q over the same events.
+
+        log Z of q less the expected score under q; computed in float64, because little may be
+        left of two large numbers.
+        """
+        self._refuse_other_events(other)
+        mine, its = self._in_double(), other._in_double()
+        result = its.log_partition() - mine.expectation(its.potentials)
+        return result.to(next(iter(self.potentials.values())).dtype)
+
+    def _refuse_other_events(self, other: StructuredDistribution) -> None:
+        same = (
+            type(other) is type(self)
+            and other.batch_shape == self.batch_shape
+            and other._part_shapes == self._part_shapes
+        )
+        if not same:
+            raise ArgumentError(
+                f"two distributions of one family and shape are needed. Got {self} and {other}"
+            )
+        if not torch.equal(self.lengths, other.lengths):
+            raise ArgumentError(
+                "two distributions over events of the same lengths are needed. "
+                f"Got {self.lengths.tolist()} and {other.lengths.tolist()}"
+            )
+
+    def _in_double(self) -> StructuredDistribution:
+        twin = copy(self)
+        twin.potentials = {name: p.double() for name, p in self.potentials.items()}
+        return twin
+
+    def expectation(self, f: Mapping[str, Tensor]) -> Float[Tensor, "*b"]:
+        """E[F] of the additive function F(event) = sum of f over the event's parts.
+
+        `f` maps names of potentials to values of their shapes, or shapes that expand to them;
+        what is left out counts 0. Differentiable. Costs a small multiple of log Z.
+        """
+        values = self._checked("f", f)
+        return self._total(self.marginals(), values)
+
+    def covariance(self, f: Mapping[str, Tensor], g: Mapping[str, Tensor]) -> Float[Tensor, "*b"]:
+        """Cov[F, G] of two additive functions: a second derivative of log Z.
+
+        One product of the Hessian with f, so it costs a small multiple of log Z. Differentiable.
+        """
+        left, right = self._checked("f", f), self._checked("g", g)
+        moving = self._differentiable(self.potentials) or self._differentiable(left)
+        keep = torch.is_grad_enabled() and moving
+        with torch.enable_grad():
+            inputs, first = self._first_order(True)
+            expected = self._total(first, left).sum()
+            if not expected.requires_grad:  # constant: f is empty, or there is one event only
+                return self._total(first, {}).detach()
+            second = torch.autograd.grad(
+                expected, list(inputs.values()), create_graph=keep, materialize_grads=True
+            )
+            return self._total(dict(zip(inputs, second, strict=True)), right)
+
+    def _checked(self, argument: str, f: Mapping[str, Tensor]) -> Potentials:
+        """An additive function with all its values expanded to [*b ...]."""
+        if unknown := set(f) - set(self.potentials):
+            raise ArgumentError(
+                f"{argument} names unknown potentials {sorted(unknown)}; "
+                f"there are {sorted(self.potentials)}"
+            )
+        for name, values in f.items():
+            wanted = self.batch_shape + self._part_shapes[name]
+            if not broadcasts(values.shape, wanted):
+                raise ArgumentError(
+                    f"{argument}[{name!r}] must have the shape {list(wanted)}. "
+                    f"Got {list(values.shape)}"
+                )
+        return {
+            name: values.expand(self.batch_shape + self._part_shapes[name])
+            for name, values in f.items()
+        }
+
+    def _total(self, weights: Potentials, values: Potentials) -> Float[Tensor, "*b"]:
+        """Sum over parts of weights * values, with 0 * -inf = 0."""
+        total = next(iter(weights.values())).new_zeros(self.batch_shape)
+        for name, value in values.items():
+            weight = weights[name]
+            terms = weight * torch.where(weight == 0, 0.0, value)
+            total = total + terms.flatten(len(self.batch_shape)).sum(-1)
+        return total
+
+    def sample(  # type: ignore[override]  # the generator is no option: randomness is explicit
+        self, sample_shape: torch.Size | tuple[int, ...] = (), *, generator: torch.Generator
+    ) -> Tensor:
+        """Independent events [*sample_shape *b ...].
+
+        They depend on the state of `generator` alone, not on the number of threads.
+        """
+        shape = torch.Size(sample_shape)
+        with torch.no_grad():
+            events = self._sample(shape.numel(), generator)
+        return events.reshape(shape + events.shape[1:])
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{n}: {list(p.shape)}" for n, p in self.potentials.items())
+        return f"{type(self).__name__}({shapes})"
+
+
+@register_kl(StructuredDistribution, StructuredDistribution)  # type: ignore[no-untyped-call, untyped-decorator]
+def _kl(p: StructuredDistribution, q: StructuredDistribution) -> Float[Tensor, "*b"]:
+    """KL[p || q] = E[log p - log q] under p, +inf where q lacks an event of p."""
+    p._refuse_other_events(q)
+    mine, its = p._in_double(), q._in_double()
+    result = mine.cross_entropy(its) - mine.entropy()
+    return result.to(next(iter(p.potentials.values())).dtype)
+
+
+def broadcasts(shape: torch.Size, wanted: Sequence[int]) -> bool:
+    """Whether a tensor of `shape` can be expanded to the shape `wanted`."""
+    own = [1] * (len(wanted) - len(shape)) + list(shape)
+    return len(own) == len(wanted) and all(
+        size in (1, whole) for size, whole in zip(own, wanted, strict=True)
+    )
+
+
+def refuse_bad_values(name: str, potential: Tensor, used: Tensor | None = None) -> None:
+    """Raise unless all values (those in the mask `used`, if given) are floats below +inf."""
+    if not potential.is_floating_point():
+        raise ArgumentError(f"{name} must be a float tensor. Got {potential.dtype}")
+    # One pass without memory of its own when all is well: the largest value is NaN if any is.
+    if potential.numel() == 0 or bool(potential.detach().amax() < torch.inf):
+        return
+    bad = torch.isnan(potential) | (potential == torch.inf)
+    if used is not None:
+        bad = bad & used
+    if bool(bad.any()):
+        place = bad.nonzero()[0].tolist()
+        value = potential.expand(bad.shape)[tuple(place)].item()
+        raise ArgumentError(f"{name} must be finite or -inf. Got {value} at {place}")

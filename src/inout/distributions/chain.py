@@ -1,0 +1,431 @@
+"""`LinearChain` and `HMM`: distributions over label sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from itertools import product
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from inout._core.checks import at_least
+from inout._core.errors import ArgumentError, ForestError
+from inout.distributions.base import (
+    Potentials,
+    StructuredDistribution,
+    broadcasts,
+    refuse_bad_values,
+)
+from inout.forest import Forest, Item
+from inout.forest.assembly import assemble
+from inout.forest.labels import LazyLabels
+from inout.kernels.chain import op
+from inout.kernels.chain.reference import reference_log_partition
+
+
+class LinearChain(StructuredDistribution):
+    """Labels y of a sequence, p(y) proportional to exp(start + emissions + transitions + end).
+
+    `emissions` [*b n s]; `transitions` [s s], the same everywhere, or [*b n-1 s s], previous
+    label first; `start` and `end` [s] or [*b s]; `lengths` [*b]. Events are labels [*b n], of
+    which those beyond an element's length do not count. Log-potentials, -inf allowed.
+
+    log Z and its gradient cost O(b n s²) time, and memory O(b n s) besides the potentials and
+    their gradients. Potentials in half precision are computed in float32. `tier="reference"`
+    computes log Z and its derivatives in plain torch code instead of the compiled kernels.
+
+    >>> import torch
+    >>> chain = LinearChain(torch.zeros(3, 2), torch.tensor([[0.0, -torch.inf], [0.0, 0.0]]))
+    >>> chain.log_partition().exp()
+    tensor(4.)
+    >>> chain.topk(2)[0]
+    tensor([[0, 0, 0],
+            [1, 0, 0]])
+    >>> chain.marginals()["emissions"]
+    tensor([[0.2500, 0.7500],
+            [0.5000, 0.5000],
+            [0.7500, 0.2500]])
+
+    Lafferty, McCallum & Pereira, "Conditional random fields" (2001), section 3.
+    """
+
+    def __init__(
+        self,
+        emissions: Float[Tensor, "*b n s"],
+        transitions: Float[Tensor, " ..."],
+        start: Float[Tensor, "*#b s"] | None = None,
+        end: Float[Tensor, "*#b s"] | None = None,
+        lengths: Int[Tensor, "*b"] | None = None,
+        *,
+        tier: str | None = None,
+    ) -> None:
+        if emissions.ndim < 2 or emissions.shape[-1] == 0:
+            raise ArgumentError(
+                f"emissions must be [*b n s] with at least one label. Got {list(emissions.shape)}"
+            )
+        batch_shape, (n, s) = emissions.shape[:-2], emissions.shape[-2:]
+        steps = max(n - 1, 0)
+        self.stationary = transitions.ndim == 2
+        if not broadcasts(
+            transitions.shape, (s, s) if self.stationary else (*batch_shape, steps, s, s)
+        ):
+            raise ArgumentError(
+                f"transitions must be {[s, s]} or {[*batch_shape, steps, s, s]} for these "
+                f"emissions. Got {list(transitions.shape)}"
+            )
+        compiled = "cpu" if emissions.device.type == "cpu" else "gpu"
+        if tier not in (None, compiled, "reference"):
+            raise ArgumentError(
+                f'tier must be "{compiled}" (for tensors on {emissions.device}), "reference" or '
+                f"None. Got {tier!r}"
+            )
+        self.tier = tier
+        self.lengths = _checked_lengths(lengths, batch_shape, n, emissions.device)
+        potentials = {"emissions": emissions, "transitions": transitions}
+        for name, potential in (("start", start), ("end", end)):
+            if potential is None:
+                continue
+            if not broadcasts(potential.shape, (*batch_shape, s)):
+                raise ArgumentError(
+                    f"{name} must be {[s]} or {[*batch_shape, s]}. Got {list(potential.shape)}"
+                )
+            potentials[name] = potential
+        super().__init__(batch_shape, torch.Size([n]), validate_args=False)
+        real = self._real[..., None]
+        between = None if self.stationary else real[..., 1:, :, None]
+        used = {"emissions": real, "transitions": between}
+        for name, potential in potentials.items():
+            refuse_bad_values(name, potential, used.get(name))
+        self.potentials = _of_one_dtype(potentials)
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """(elements in all, positions, labels)."""
+        n, s = self.potentials["emissions"].shape[-2:]
+        return self.batch_shape.numel(), n, s
+
+    @property
+    def _real(self) -> Tensor:
+        """Which positions [*b n] are within their element's length."""
+        positions = torch.arange(self.event_shape[0], device=self.lengths.device)
+        return positions < self.lengths[..., None]
+
+    @property
+    def _part_shapes(self) -> dict[str, torch.Size]:
+        _, n, s = self.size
+        pairs = (s, s) if self.stationary else (max(n - 1, 0), s, s)
+        shapes = {"emissions": (n, s), "transitions": pairs, "start": (s,), "end": (s,)}
+        return {name: torch.Size(shapes[name]) for name in self.potentials}
+
+    def _flat(self, potentials: Potentials) -> tuple[Tensor, Tensor, Tensor]:
+        """Emissions [b n s] with start and end in them, transitions [bt nt s s], lengths [b]."""
+        b, n, s = self.size
+        emissions = potentials["emissions"]
+        positions = torch.arange(n, device=emissions.device)[:, None]
+        if "start" in potentials:
+            emissions = torch.where(
+                positions == 0, emissions + potentials["start"][..., None, :], emissions
+            )
+        if "end" in potentials:
+            last = (self.lengths[..., None] - 1)[..., None]
+            emissions = torch.where(
+                positions == last, emissions + potentials["end"][..., None, :], emissions
+            )
+        transitions = potentials["transitions"]
+        block = (1, s, s) if self.stationary else (max(n - 1, 0), s, s)
+        own_dims = 2 if self.stationary else 3
+        if transitions.ndim > own_dims:
+            transitions = transitions.expand(self.batch_shape + transitions.shape[-own_dims:])
+            transitions = transitions.reshape(b, *block)
+        else:
+            transitions = transitions.reshape(1, *block)
+        return emissions.reshape(b, n, s), transitions, self.lengths.reshape(-1)
+
+    def _log_partition(self, potentials: Potentials) -> Float[Tensor, "*b"]:
+        log_z = reference_log_partition if self.tier == "reference" else op.log_partition
+        return log_z(*self._flat(potentials)).reshape(self.batch_shape)
+
+    def _checked_labels(self, event: Tensor) -> Tensor:
+        """Labels [*s *b n] with 0 beyond each element's length."""
+        _, n, s = self.size
+        wanted = [*self.batch_shape, n]
+        samples = event.shape[: max(event.ndim - len(wanted), 0)]
+        fits = event.shape[-1:] == (n,) and broadcasts(event.shape, [*samples, *wanted])
+        if not fits or event.is_floating_point():
+            raise ArgumentError(
+                f"labels must be integers [..., {', '.join(map(str, wanted))}]. "
+                f"Got {event.dtype} {list(event.shape)}"
+            )
+        labels = torch.where(self._real, event, 0)
+        if labels.numel() and not (int(labels.min()) >= 0 and int(labels.max()) < s):
+            raise ArgumentError(
+                f"labels must be in 0..{s - 1}. Got {int(labels.min())}..{int(labels.max())}"
+            )
+        return labels
+
+    def _score(self, event: Int[Tensor, "*e n"]) -> Float[Tensor, "*sb"]:
+        labels, real = self._checked_labels(event), self._real
+        _, n, s = self.size
+
+        def expanded(name: str) -> Tensor:
+            return self.potentials[name].expand(labels.shape[:-1] + self._part_shapes[name])
+
+        nodes = expanded("emissions").gather(-1, labels[..., None])[..., 0]
+        score = nodes.where(real, 0.0).sum(-1)
+        if n > 1:
+            before, after = labels[..., :-1], labels[..., 1:]
+            if self.stationary:
+                pairs = self.potentials["transitions"][before, after]
+            else:
+                places = (before * s + after)[..., None]
+                pairs = expanded("transitions").flatten(-2).gather(-1, places)[..., 0]
+            score = score + pairs.where(real[..., 1:], 0.0).sum(-1)
+        for name, place in (("start", torch.zeros_like(self.lengths)), ("end", self.lengths - 1)):
+            if name in self.potentials and n > 0:
+                at = place.clamp(min=0).expand(labels.shape[:-1])[..., None]
+                value = expanded(name).gather(-1, labels.gather(-1, at))[..., 0]
+                score = score + value.where(self.lengths > 0, 0.0)
+        return score
+
+    def parts(self, event: Int[Tensor, "*e n"]) -> Potentials:
+        """Indicators of labels and label pairs; counts of pairs with shared transitions."""
+        labels, real = self._checked_labels(event), self._real
+        s, dtype = self.size[2], self.potentials["emissions"].dtype
+        nodes = torch.nn.functional.one_hot(labels, s).to(dtype) * real[..., None]
+        before, after = nodes[..., :-1, :], nodes[..., 1:, :]
+        if self.stationary:
+            pairs = before.mT @ after
+        else:
+            pairs = before[..., :, None] * after[..., None, :]
+        last = torch.arange(labels.shape[-1], device=labels.device) == self.lengths[..., None] - 1
+        parts = {
+            "emissions": nodes,
+            "transitions": pairs,
+            "start": nodes[..., :1, :].sum(-2),
+            "end": (nodes * last[..., None]).sum(-2),
+        }
+        return {name: parts[name] for name in self.potentials}
+
+    def _labels(self, labels: Tensor) -> Tensor:
+        """Decoded labels [... b n] in the batch's shape, 0 beyond the lengths."""
+        shaped = labels.reshape(labels.shape[:-2] + self.batch_shape + self.event_shape)
+        return shaped.where(self._real, 0)
+
+    @property
+    def mode(self) -> Int[Tensor, "*b n"]:
+        """The most probable labels (Viterbi), 0 where none are possible; O(b n s²).
+
+        Ties go to smaller labels, the last position first.
+        """
+        return self._labels(op.best_labels(*self._flat(self.potentials)))
+
+    def topk(self, k: int) -> tuple[Int[Tensor, "k *b n"], Float[Tensor, " k *b"]]:
+        """The k most probable labellings, best first, and their log-probabilities [k *b].
+
+        Where an element has fewer than k, the rest is 0 with log-probability -inf. The
+        log-probabilities are differentiable. O(k b n s²) time, O(k n s) memory for each thread.
+        """
+        k = at_least("k", k, 1)
+        flat_labels, scores = op.k_best_labels(*self._flat(self.potentials), k)
+        labels = self._labels(flat_labels)
+        missing = scores.reshape(k, *self.batch_shape) == -torch.inf
+        return labels, torch.where(missing, -torch.inf, self.log_prob(labels))
+
+    def _sample(self, count: int, generator: torch.Generator) -> Int[Tensor, "m *b n"]:
+        bits = torch.randint(-(2**63), 2**63 - 1, (), generator=generator, device=generator.device)
+        seed = int(bits) % 2**64
+        labels = self._labels(op.sample_labels(*self._flat(self.potentials), count, seed))
+        if bool((labels < 0).any()):
+            raise ForestError("an element of the batch has no possible labelling to sample")
+        return labels
+
+    def min_risk(self) -> Int[Tensor, "*b n"]:
+        """The labels with the least expected Hamming loss: each position's likeliest label.
+
+        Costs as much as the marginals; 0 where no labelling is possible.
+        """
+        with torch.no_grad():
+            labels = self.marginals()["emissions"].argmax(-1)
+        return labels.where(self._real, 0)
+
+    def enumerate_support(self, expand: bool = True) -> Int[Tensor, "m *b n"]:
+        """All labellings [s**n *b n], in lexicographic order; for elements of full length only."""
+        _, n, s = self.size
+        if bool((self.lengths != n).any()):
+            raise ArgumentError("enumerate_support needs all elements to have the full length")
+        if n * np.log(max(s, 1)) > np.log(1e7):
+            raise ArgumentError(f"there are {s}**{n} labellings, more than ten million")
+        events = torch.tensor(list(product(range(s), repeat=n)), dtype=torch.long).reshape(-1, n)
+        events = events.reshape(-1, *(1,) * len(self.batch_shape), n)
+        return events.expand(-1, *self.batch_shape, n) if expand else events
+
+    def forest(self) -> Forest:
+        """The trellis as an explicit forest, one goal for each batch element.
+
+        Its relations are the potentials, expanded over the batch and flattened; gradients flow
+        back to them.
+        """
+        relations = {name: p.reshape(-1) for name, p in self._expanded().items()}
+        builder = _Trellis(self, {name: len(rows) for name, rows in relations.items()})
+        fields = assemble(*builder.edges(), relations, *builder.rest())
+        return Forest(**fields, single_goal=not self.batch_shape)
+
+
+class _Trellis(LazyLabels):
+    """Edges and labels of a chain's forest; items are numbered axioms, alphas, goals."""
+
+    def __init__(self, chain: LinearChain, rows: dict[str, int]) -> None:
+        self.chain, self.rows = chain, rows
+        self.firsts = dict(zip(rows, np.cumsum([0, *rows.values()]), strict=False))
+        self.num_axioms = sum(rows.values())
+        b, n, s = chain.size
+        self.first_goal = self.num_axioms + b * n * s
+
+    def __len__(self) -> int:
+        return self.first_goal + self.chain.size[0]
+
+    def label(self, index: int) -> Hashable:
+        """The part, or the state alpha(element, position, label), or the goal."""
+        b, n, s = self.chain.size
+        if index >= self.first_goal:
+            return Item("goal", (index - self.first_goal,))
+        if index >= self.num_axioms:
+            place = np.unravel_index(index - self.num_axioms, (b, n, s))
+            return Item("alpha", tuple(int(x) for x in place))
+        name = [n for n, first in self.firsts.items() if first <= index and self.rows[n]][-1]
+        shape = (b, *self.chain._part_shapes[name])
+        place = np.unravel_index(index - self.firsts[name], shape)
+        return Item(name, tuple(int(x) for x in place))
+
+    def edges(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(heads, tail_offsets, tails) of all edges."""
+        b, n, s = self.chain.size
+        lengths = self.chain.lengths.reshape(-1).cpu().numpy()
+        alphas = self.num_axioms + np.arange(b * n * s).reshape(b, n, s)
+        part = {
+            name: self.firsts[name] + np.arange(rows).reshape(b, *self.chain._part_shapes[name])
+            for name, rows in self.rows.items()
+        }
+        groups: list[tuple[np.ndarray, list[np.ndarray]]] = []
+        for k in range(b):
+            length = int(lengths[k])
+            goal = np.array([self.first_goal + k])
+            if length == 0:
+                groups.append((goal, []))
+                continue
+            start = [part["start"][k]] if "start" in part else []
+            groups.append((alphas[k, 0], [*start, part["emissions"][k, 0]]))
+            for t in range(1, length):
+                pairs = part["transitions"][k]
+                block = pairs if self.chain.stationary else pairs[t - 1]
+                before = np.repeat(alphas[k, t - 1], s)
+                after = np.tile(alphas[k, t], s)
+                emitted = np.tile(part["emissions"][k, t], s)
+                groups.append((after, [before, block.reshape(-1), emitted]))
+            end = [part["end"][k]] if "end" in part else []
+            groups.append((np.repeat(goal, s), [alphas[k, length - 1], *end]))
+        none = np.empty(0, int)  # for a batch without elements
+        heads = np.concatenate([none, *(h for h, _ in groups)]).astype(np.int32)
+        arity = np.concatenate([none, *(np.full(len(h), len(t)) for h, t in groups)])
+        tails = [np.stack(t, axis=1).reshape(-1) for _, t in groups if t]
+        offsets = np.concatenate([[0], np.cumsum(arity)]).astype(np.int64)
+        return heads, offsets, np.concatenate([none, *tails]).astype(np.int32)
+
+    def rest(self) -> tuple[np.ndarray, np.ndarray, _Trellis]:
+        """(axiom rows, goals, labels)."""
+        goals = self.first_goal + np.arange(self.chain.size[0])
+        return np.arange(self.num_axioms), goals, self
+
+
+class HMM(LinearChain):
+    """Hidden states of observed sequences: p(states | observations).
+
+    `initial` [s], `transition` [s s] (from, to) and `emission` [s v] are log-probabilities (or any
+    log-weights), `observations` [*b n] symbols in 0..v-1. `log_partition` is the log-likelihood
+    of each sequence, and its gradients in the three are the expected counts that EM needs. As a
+    `LinearChain` its potentials are `start`, `transitions` and the `emissions` of what was
+    observed. O(b n s²) time.
+
+    >>> import torch
+    >>> stay, switch = torch.tensor([0.9, 0.1]).log()
+    >>> transition = torch.stack([torch.stack([stay, switch]), torch.stack([switch, stay])])
+    >>> emission = torch.tensor([[0.5, 0.5], [0.0, 1.0]]).log().requires_grad_()
+    >>> hmm = HMM(torch.tensor([0.5, 0.5]).log(), transition, emission, torch.tensor([1, 0]))
+    >>> hmm.log_partition().exp()
+    tensor(0.1375, grad_fn=<ExpBackward0>)
+    >>> torch.autograd.grad(hmm.log_partition(), emission)[0]  # expected emissions
+    tensor([[1.0000, 0.8182],
+            [0.0000, 0.1818]])
+
+    Rabiner, "A tutorial on hidden Markov models" (1989), section III.
+    """
+
+    def __init__(
+        self,
+        initial: Float[Tensor, " s"],
+        transition: Float[Tensor, "s s"],
+        emission: Float[Tensor, "s v"],
+        observations: Int[Tensor, "*b n"],
+        lengths: Int[Tensor, "*b"] | None = None,
+        *,
+        tier: str | None = None,
+    ) -> None:
+        if emission.ndim != 2 or 0 in emission.shape:
+            raise ArgumentError(f"emission must be [s v]. Got {list(emission.shape)}")
+        s, v = emission.shape
+        if initial.shape != (s,):
+            raise ArgumentError(f"initial must be {[s]}. Got {list(initial.shape)}")
+        if transition.shape != (s, s):
+            raise ArgumentError(f"transition must be {[s, s]}. Got {list(transition.shape)}")
+        for name, given in (
+            ("initial", initial),
+            ("transition", transition),
+            ("emission", emission),
+        ):
+            refuse_bad_values(name, given)
+        if observations.ndim < 1 or not _is_integer(observations):
+            raise ArgumentError(
+                "observations must be integers [*b n]. "
+                f"Got {observations.dtype} {list(observations.shape)}"
+            )
+        *batch_shape, n = observations.shape
+        lengths = _checked_lengths(lengths, torch.Size(batch_shape), n, observations.device)
+        inside = torch.arange(n, device=lengths.device) < lengths[..., None]
+        symbols = observations.where(inside, 0).long()
+        if symbols.numel() and not (int(symbols.min()) >= 0 and int(symbols.max()) < v):
+            raise ArgumentError(
+                f"observations must be in 0..{v - 1}. "
+                f"Got {int(symbols.min())}..{int(symbols.max())}"
+            )
+        self.initial, self.transition, self.emission = initial, transition, emission
+        self.observations = observations
+        super().__init__(emission.T[symbols], transition, initial, None, lengths, tier=tier)
+
+
+def _is_integer(x: Tensor) -> bool:
+    return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
+
+
+def _checked_lengths(
+    lengths: Tensor | None, batch_shape: torch.Size, n: int, device: torch.device
+) -> Int[Tensor, "*b"]:
+    if lengths is None:
+        return torch.full(batch_shape, n, device=device)
+    if lengths.shape != batch_shape or not _is_integer(lengths):
+        raise ArgumentError(
+            f"lengths must be integers {list(batch_shape)}. "
+            f"Got {lengths.dtype} {list(lengths.shape)}"
+        )
+    if bool(((lengths < 0) | (lengths > n)).any()):
+        raise ArgumentError(f"lengths must be in 0..{n}. Got {lengths.tolist()}")
+    return lengths.long()
+
+
+def _of_one_dtype(potentials: Potentials) -> Potentials:
+    """All in the widest of their dtypes, at least float32."""
+    dtype = torch.float32
+    for potential in potentials.values():
+        dtype = torch.promote_types(dtype, potential.dtype)
+    return {name: potential.to(dtype) for name, potential in potentials.items()}

@@ -1,0 +1,302 @@
+"""`PCFG`: distributions over the trees of a weighted grammar in Chomsky normal form."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from inout._core.errors import ArgumentError
+from inout.distributions.base import Potentials, broadcasts, refuse_bad_values
+from inout.distributions.span_tree import catalan, pack_edges, split_places
+from inout.distributions.trees import (
+    TreeDistribution,
+    of_one_dtype,
+    random_seed,
+    unrelated_zero,
+)
+from inout.forest import Forest, Item
+from inout.forest.assembly import assemble
+from inout.forest.labels import LazyLabels
+from inout.kernels.cky import op
+from inout.kernels.cky.reference import reference_grammar_log_partition
+
+
+class PCFG(TreeDistribution):
+    """Trees of a weighted grammar over sentences, p(tree) proportional to its rules' weights.
+
+    `root` [nt] or [*b nt]: log-weight of each nonterminal at the top; `rules` [nt nt+pt nt+pt],
+    shared by the batch, or [*b nt nt+pt nt+pt]: A -> B C, nonterminals numbered before
+    preterminals; `preterminals` [*b n pt]: log-weight of each preterminal over each word. They
+    need not be normalised; -inf is allowed. `lengths` [*b].
+
+    Preterminals stand over single words and nonterminals over two words or more, so an element
+    of fewer than two words has no tree: log Z = -inf. Events are integers [*b n n]: the symbol of
+    each span of the tree (0..nt-1 nonterminals, nt..nt+pt-1 preterminals) and -1 elsewhere.
+
+    log Z and its gradient cost O(n³ nt² + n² nt³ + n nt pt (nt + pt)) time for an element.
+    Half precision is computed in float32; `tier="reference"` runs plain torch code instead of the
+    compiled kernels.
+
+    >>> import torch
+    >>> grammar = PCFG(torch.zeros(1), torch.zeros(1, 2, 2), torch.zeros(4, 1))
+    >>> grammar.log_partition().exp()  # ways to bracket four words
+    tensor(5.0000)
+    >>> grammar.mode
+    tensor([[ 1, -1, -1,  0],
+            [-1,  1, -1,  0],
+            [-1, -1,  1,  0],
+            [-1, -1, -1,  1]])
+    """
+
+    def __init__(
+        self,
+        root: Float[Tensor, "*#b nt"],
+        rules: Float[Tensor, "*#b nt s s"],
+        preterminals: Float[Tensor, "*b n pt"],
+        lengths: Int[Tensor, "*b"] | None = None,
+        *,
+        tier: str | None = None,
+    ) -> None:
+        if root.ndim < 1 or preterminals.ndim < 2:
+            raise ArgumentError(
+                "root must be [.. nt] and preterminals [*b n pt]. "
+                f"Got {list(root.shape)} and {list(preterminals.shape)}"
+            )
+        nt, (n, pt) = root.shape[-1], preterminals.shape[-2:]
+        batch_shape = preterminals.shape[:-2]
+        if nt == 0 or pt == 0:
+            raise ArgumentError(
+                f"there must be nonterminals and preterminals. Got nt = {nt}, pt = {pt}"
+            )
+        for name, given, own in (("root", root, (nt,)), ("rules", rules, (nt, nt + pt, nt + pt))):
+            wanted = (*batch_shape, *own)
+            if given.shape[-len(own) :] != own or not broadcasts(given.shape, wanted):
+                raise ArgumentError(
+                    f"{name} must be {list(own)} or {list(wanted)} for {nt} nonterminals and {pt} "
+                    f"preterminals. Got {list(given.shape)}"
+                )
+        self._set_shape(batch_shape, n, lengths, tier)
+        refuse_bad_values("root", root)
+        refuse_bad_values("rules", rules)
+        refuse_bad_values("preterminals", preterminals, self._real[..., None])
+        self.potentials = of_one_dtype({"root": root, "rules": rules, "preterminals": preterminals})
+
+    @property
+    def size(self) -> tuple[int, int, int, int]:
+        """(elements in all, words, nonterminals, preterminals)."""
+        n, pt = self.potentials["preterminals"].shape[-2:]
+        return self.batch_shape.numel(), n, self.potentials["root"].shape[-1], pt
+
+    @property
+    def _part_shapes(self) -> dict[str, torch.Size]:
+        _, n, nt, pt = self.size
+        s = nt + pt
+        return {
+            "root": torch.Size([nt]),
+            "rules": torch.Size([nt, s, s]),
+            "preterminals": torch.Size([n, pt]),
+        }
+
+    def _flat(self, potentials: Potentials) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """root [b nt], rules [b nt s s] or [1 nt s s], preterminals [b n pt], lengths [b] >= 1."""
+        b, n, nt, pt = self.size
+        root, rules = potentials["root"], potentials["rules"]
+        if rules.ndim > 3:
+            rules = rules.expand(self.batch_shape + rules.shape[-3:])
+        return (
+            root.expand(*self.batch_shape, nt).reshape(b, nt),
+            rules.reshape(-1, *rules.shape[-3:]),
+            potentials["preterminals"].reshape(b, n, pt),
+            self._flat_lengths,
+        )
+
+    def _log_partition(self, potentials: Potentials) -> Float[Tensor, "*b"]:
+        if self._empty or self.event_shape[0] < 2:
+            nothing = potentials["preterminals"].new_full(self.batch_shape, -torch.inf)
+            return nothing + unrelated_zero(potentials)
+        log_z = reference_grammar_log_partition if self.tier == "reference" else op.log_partition
+        return log_z(*self._flat(potentials)).reshape(self.batch_shape)
+
+    def _used(self, event: Tensor) -> tuple[Tensor, dict[str, tuple[Tensor, Tensor]]]:
+        """The event, expanded; of each potential the rows it uses, as (number, whether).
+
+        Root: [*s *b 1]; rules: [*s *b n*n], one for each span; preterminals: [*s *b n].
+        """
+        b, n, nt, pt = self.size
+        s = nt + pt
+        event, splits = self._checked_tree(event, labels=s)
+        place = torch.arange(n)
+        words = event.diagonal(0, -2, -1)
+        inner = event.where(place[:, None] != place, -1)
+        if bool((inner >= nt).any()) or bool(((words >= 0) & (words < nt)).any()):
+            raise ArgumentError(
+                f"spans of one word must have preterminals {nt}..{s - 1}, longer ones nonterminals "
+                f"0..{nt - 1}"
+            )
+        flat = event.flatten(-2)
+        whole = (self.lengths - 1).clamp(min=0).expand(event.shape[:-2])[..., None]
+        top = flat.gather(-1, whole) if n else torch.full_like(whole, -1)
+        branching = (inner >= 0).flatten(-2)
+        splits = splits.clamp(min=0)
+        left = flat.gather(-1, (place[:, None] * n + splits).flatten(-2))
+        right_places = ((splits + 1).clamp(max=n - 1) * n + place).flatten(-2)
+        right = flat.gather(-1, right_places)
+        rule = (flat * s + left) * s + right
+        word = place * pt + words - nt
+        return event, {
+            "root": (top.where((top >= 0) & (top < nt), 0), (top >= 0) & (top < nt)),
+            "rules": (rule.where(branching, 0), branching),
+            "preterminals": (word.where(words >= 0, 0), words >= 0),
+        }
+
+    def _score(self, event: Int[Tensor, "*e n n"]) -> Float[Tensor, "*sb"]:
+        event, used_rows = self._used(event)
+        b = self.size[0]
+        score = torch.zeros((), dtype=self.potentials["root"].dtype)
+        flat = dict(zip(self.potentials, self._flat(self.potentials)[:3], strict=True))
+        element = torch.arange(b).reshape(*self.batch_shape, 1)
+        for name, (rows, used) in used_rows.items():
+            # One index into what is stored, so that nothing is expanded over samples.
+            size = self._part_shapes[name].numel()
+            places = rows + element * size if len(flat[name]) == b else rows
+            values = flat[name].reshape(-1)[places]
+            score = score + values.where(used, 0.0).sum(-1)
+        # One word has no tree; neither has an event without spans.
+        impossible = self._no_tree(event) | (self.lengths < 2)
+        return torch.where(impossible, -torch.inf, score)
+
+    def parts(self, event: Int[Tensor, "*e n n"]) -> Potentials:
+        """How often an event uses each root symbol, rule, and preterminal over each word."""
+        dtype = self.potentials["root"].dtype
+        event, used_rows = self._used(event)
+        result = {}
+        for name, (rows, used) in used_rows.items():
+            shape = self._part_shapes[name]
+            counts = torch.zeros(*event.shape[:-2], shape.numel(), dtype=dtype)
+            counts.scatter_add_(-1, rows, used.to(dtype))
+            result[name] = counts.reshape(*event.shape[:-2], *shape)
+        return result
+
+    @property
+    def mode(self) -> Int[Tensor, "*b n n"]:
+        """The most probable tree (Viterbi); ties go to the first split, then smaller symbols."""
+        if self._empty:
+            return self._nothing()
+        best = op.best_trees(*self._flat(self.potentials))
+        return best.reshape(self.batch_shape + self.event_shape)
+
+    def _k_best(self, k: int) -> tuple[Int[Tensor, "k b n n"], Float[Tensor, "k b"]]:
+        return op.k_best_trees(*self._flat(self.potentials), k)
+
+    def _draw(self, count: int, generator: torch.Generator) -> Int[Tensor, "m b n n"]:
+        return op.sample_trees(*self._flat(self.potentials), count, random_seed(generator))
+
+    def min_risk(self) -> Int[Tensor, "*b n n"]:
+        """The tree with the most expected correct labelled spans (Goodman 1996, section 3).
+
+        The sum of the marginals of its labelled spans, words included, is highest. It need not
+        be a tree of the grammar: then its `log_prob` is -inf.
+        """
+        if self._empty:
+            return self._nothing()
+        b, n, nt, _ = self.size
+        with torch.no_grad():
+            gains, labels = op.span_marginals(*self._flat(self.potentials)).max(-1)
+            words = self.marginals()["preterminals"].reshape(b, n, -1).max(-1)
+            gains.diagonal(0, 1, 2).copy_(words.values)
+            labels.diagonal(0, 1, 2).copy_(words.indices + nt)
+            shape = self.batch_shape + self.event_shape
+            return self._best_recall(gains.reshape(shape), labels.reshape(shape))
+
+    def enumerate_support(self, expand: bool = True) -> Int[Tensor, "m *b n n"]:
+        """All trees [Catalan(n-1) nt**(n-1) pt**n, *b n n]; for elements of one length only."""
+        _, n, nt, pt = self.size
+        self._check_enumerable(catalan(n - 1) * nt ** (n - 1) * pt**n if n else 0)
+        if n < 2:
+            return self._for_batch(torch.empty(0, n, n, dtype=torch.long), expand)
+        return self._for_batch(self._labelled(range(nt), range(nt, nt + pt)), expand)
+
+    def forest(self) -> Forest:
+        """The chart as an explicit forest, one goal for each batch element.
+
+        Its relations are the potentials, expanded over the batch and flattened; gradients flow
+        back to them. Items: pair(e, i, j, B, C), the sum over the splits of i..j with these
+        children, and beta(e, i, j, A). O(n³ s²) edges for an element.
+        """
+        expanded = self._expanded()
+        used = self._real[..., None]
+        expanded["preterminals"] = expanded["preterminals"].where(used, -torch.inf)
+        relations = {name: p.reshape(-1) for name, p in expanded.items()}
+        builder = _Chart(self)
+        fields = assemble(*builder.edges(), relations, *builder.rest())
+        return Forest(**fields, single_goal=not self.batch_shape)
+
+
+class _Chart(LazyLabels):
+    """Edges and labels of a grammar's forest; items: axioms, betas, pairs, goals."""
+
+    def __init__(self, grammar: PCFG) -> None:
+        self.grammar = grammar
+        b, n, nt, pt = grammar.size
+        s = nt + pt
+        self.shapes = {
+            name: (b, *grammar._part_shapes[name]) for name in ("root", "rules", "preterminals")
+        }
+        self.num_axioms = sum(int(np.prod(shape)) for shape in self.shapes.values())
+        self.shapes |= {"beta": (b, n, n, nt), "pair": (b, n, n, s, s), "goal": (b,)}
+        sizes = [int(np.prod(shape)) for shape in self.shapes.values()]
+        self.firsts = dict(zip(self.shapes, np.cumsum([0, *sizes]).tolist(), strict=False))
+        self.size = sum(sizes)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def label(self, index: int) -> Hashable:
+        """The part, or beta(element, i, j, symbol), or pair(element, i, j, B, C), or a goal."""
+        name = [n for n, first in self.firsts.items() if first <= index][-1]
+        place = np.unravel_index(index - self.firsts[name], self.shapes[name])
+        return Item(name, tuple(int(x) for x in place))
+
+    def _numbers(self, name: str) -> np.ndarray:
+        shape = self.shapes[name]
+        numbers: np.ndarray = self.firsts[name] + np.arange(int(np.prod(shape))).reshape(shape)
+        return numbers
+
+    def edges(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(heads, tail_offsets, tails) of all edges."""
+        b, n, nt, pt = self.grammar.size
+        lengths = self.grammar.lengths.reshape(-1).numpy()
+        root, rules, words, betas, pairs, goals = (self._numbers(name) for name in self.shapes)
+        groups: list[tuple[np.ndarray, list[np.ndarray]]] = []
+        for e in range(b):
+            length = int(lengths[e])
+            if length < 2:
+                continue
+            i, k, j = split_places(length)
+            for left_word in (True, False):
+                for right_word in (True, False):
+                    here = ((i == k) == left_word) & ((k + 1 == j) == right_word)
+                    x, y, z = i[here], k[here], j[here]
+                    left = words[e, x] if left_word else betas[e, x, y]
+                    right = words[e, z] if right_word else betas[e, y + 1, z]
+                    rows = slice(nt, None) if left_word else slice(nt)
+                    columns = slice(nt, None) if right_word else slice(nt)
+                    heads = pairs[e, x, z][:, rows, columns]
+                    tails = np.broadcast_arrays(left[:, :, None], right[:, None, :])
+                    groups.append((heads.reshape(-1), [t.reshape(-1) for t in tails]))
+            i, j = np.triu_indices(length, 1)
+            shape = (len(i), *rules.shape[1:])
+            heads = np.broadcast_to(betas[e, i, j][:, :, None, None], shape)
+            below = np.broadcast_to(pairs[e, i, j][:, None], shape)
+            own = np.broadcast_to(rules[e], shape)
+            groups.append((heads.reshape(-1), [own.reshape(-1), below.reshape(-1)]))
+            groups.append((np.repeat(goals[e], nt), [root[e], betas[e, 0, length - 1]]))
+        return pack_edges(groups)
+
+    def rest(self) -> tuple[np.ndarray, np.ndarray, _Chart]:
+        """(axiom rows, goals, labels)."""
+        return np.arange(self.num_axioms), self._numbers("goal"), self

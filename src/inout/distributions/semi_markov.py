@@ -1,0 +1,321 @@
+"""`SemiMarkov`: distributions over labelled segmentations."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from inout._core.checks import at_least
+from inout._core.errors import ArgumentError, ForestError
+from inout.distributions.base import (
+    Potentials,
+    StructuredDistribution,
+    broadcasts,
+    refuse_bad_values,
+)
+from inout.forest import Forest, Item
+from inout.forest.assembly import assemble
+from inout.forest.labels import LazyLabels
+from inout.kernels.semichain import op
+from inout.kernels.semichain.reference import reference_log_partition
+
+
+class SemiMarkov(StructuredDistribution):
+    """Labelled segmentations of a sequence, p proportional to exp(sum over its segments).
+
+    `log_potentials` [*b n w s s]: entry [e, d - 1, i, j] is the log-potential of a segment of
+    width d with label j that ends at position e (the last one it covers, from 0) and follows a
+    segment with label i. The first segment follows none: its potential stands at i = 0. Segments
+    are at most w wide. Padding, which never influences anything, whatever it holds: positions
+    beyond `lengths` [*b], segments that would start before the sequence (d > e + 1), and i > 0
+    for those that start it (d = e + 1). -inf is allowed.
+
+    Events are integers [*b n]: at the last position of each segment its label, -1 elsewhere (a
+    segment starts where the one before it has ended). What is beyond the length does not count,
+    and decoding gives 0 there; so with w = 1 the events are those of `LinearChain`.
+
+    log Z and its gradient cost O(b n w s²) time (Sarawagi & Cohen 2004, section 3.2). Potentials
+    in half precision are computed in float32. `tier="reference"` runs plain torch code instead
+    of the compiled kernels.
+
+    >>> import torch
+    >>> segments = SemiMarkov(torch.zeros(3, 2, 1, 1))  # one label: 1+1+1, 1+2, 2+1
+    >>> segments.log_partition().exp()
+    tensor(3.)
+    >>> segments.enumerate_support()
+    tensor([[ 0,  0,  0],
+            [-1,  0,  0],
+            [ 0, -1,  0]])
+    >>> segments.marginals()["log_potentials"].detach()[..., 0, 0]  # [end, width - 1]
+    tensor([[0.6667, 0.0000],
+            [0.3333, 0.3333],
+            [0.6667, 0.3333]])
+    """
+
+    def __init__(
+        self,
+        log_potentials: Float[Tensor, "*b n w s s"],
+        lengths: Int[Tensor, "*b"] | None = None,
+        *,
+        tier: str | None = None,
+    ) -> None:
+        shape = log_potentials.shape
+        if len(shape) < 4 or shape[-1] != shape[-2]:
+            raise ArgumentError(f"log_potentials must be [*b n w s s]. Got {list(shape)}")
+        if not log_potentials.is_floating_point():
+            raise ArgumentError(
+                f"log_potentials must be a float tensor. Got {log_potentials.dtype}"
+            )
+        batch_shape, (n, w, s) = shape[:-4], shape[-4:-1]
+        if w == 0 or s == 0:
+            raise ArgumentError(
+                f"log_potentials must have at least one width and one label. Got {list(shape)}"
+            )
+        if lengths is None:
+            lengths = torch.full(batch_shape, n, device=log_potentials.device)
+        if lengths.shape != batch_shape or not _is_integer(lengths):
+            raise ArgumentError(
+                f"lengths must be integers {list(batch_shape)}. "
+                f"Got {lengths.dtype} {list(lengths.shape)}"
+            )
+        if bool(((lengths < 0) | (lengths > n)).any()):
+            raise ArgumentError(f"lengths must be in 0..{n}. Got {lengths.tolist()}")
+        if tier not in (None, "cpu", "reference"):
+            raise ArgumentError(f'tier must be "cpu", "reference" or None. Got {tier!r}')
+        if log_potentials.dtype in (torch.float16, torch.bfloat16):
+            log_potentials = log_potentials.float()
+        self.lengths, self.tier = lengths.long(), tier
+        self.potentials = {"log_potentials": log_potentials}
+        super().__init__(batch_shape, torch.Size([n]), validate_args=False)
+        # The mask of what counts costs a tenth of log Z: made only if something is amiss.
+        if log_potentials.numel() and not bool(log_potentials.detach().amax() < torch.inf):
+            refuse_bad_values("log_potentials", log_potentials, self._used)
+
+    @property
+    def size(self) -> tuple[int, int, int, int]:
+        """(elements in all, positions, widths, labels)."""
+        n, w, s = self.potentials["log_potentials"].shape[-4:-1]
+        return self.batch_shape.numel(), n, w, s
+
+    @property
+    def _real(self) -> Bool[Tensor, "*b n"]:
+        """Which positions are within their element's length."""
+        positions = torch.arange(self.size[1], device=self.lengths.device)
+        return positions < self.lengths[..., None]
+
+    @property
+    def _used(self) -> Bool[Tensor, "*b n w s 1"]:
+        """Which potentials are not padding."""
+        _, n, w, s = self.size
+        device = self.lengths.device
+        before = torch.arange(n, device=device)[:, None] - torch.arange(w, device=device)
+        first_label = torch.arange(s, device=device) == 0
+        within = (before[..., None] > 0) | ((before[..., None] == 0) & first_label)
+        return (self._real[..., None, None] & within)[..., None]
+
+    @property
+    def _part_shapes(self) -> dict[str, torch.Size]:
+        return {"log_potentials": self.potentials["log_potentials"].shape[-4:]}
+
+    def _flat(self, potentials: Potentials) -> tuple[Tensor, Tensor]:
+        """Potentials [b n w s s] and lengths [b]."""
+        b, n, w, s = self.size
+        return potentials["log_potentials"].reshape(b, n, w, s, s), self.lengths.reshape(b)
+
+    def _log_partition(self, potentials: Potentials) -> Float[Tensor, "*b"]:
+        log_z = reference_log_partition if self.tier == "reference" else op.log_partition
+        return log_z(*self._flat(potentials)).reshape(self.batch_shape)
+
+    def _segments(self, event: Tensor) -> tuple[Bool[Tensor, "*sb n"], Int[Tensor, "*sb n"]]:
+        """Where segments end, and there the place of their part in the flat [n w s s]."""
+        _, n, w, s = self.size
+        wanted = [*self.batch_shape, n]
+        samples = event.shape[: max(event.ndim - len(wanted), 0)]
+        fits = event.shape[-1:] == (n,) and broadcasts(event.shape, [*samples, *wanted])
+        if not fits or not _is_integer(event):
+            raise ArgumentError(
+                f"events must be integers [..., {', '.join(map(str, wanted))}]. "
+                f"Got {event.dtype} {list(event.shape)}"
+            )
+        labels = torch.where(self._real, event, -1)
+        if labels.numel() and not (int(labels.min()) >= -1 and int(labels.max()) < s):
+            raise ArgumentError(
+                f"events must be in -1..{s - 1}. Got {int(labels.min())}..{int(labels.max())}"
+            )
+        ends = labels >= 0
+        positions = torch.arange(n, device=labels.device)
+        # The last end before each position, -1 before the first.
+        last = torch.where(ends, positions, -1).cummax(-1).values if n else labels
+        before = torch.nn.functional.pad(last[..., :-1], (1, 0), value=-1) if n else labels
+        widths = positions - before
+        if bool((ends & (widths > w)).any()):
+            raise ArgumentError(f"segments must be at most {w} wide. Got {int(widths[ends].max())}")
+        if n and bool((last[..., -1] != self.lengths - 1).any()):
+            raise ArgumentError("an event must have a label at the last position of its sequence")
+        previous = labels.gather(-1, before.clamp(min=0)).where(before >= 0, 0)
+        place = ((positions * w + widths - 1) * s + previous) * s + labels
+        return ends, place.where(ends, 0)
+
+    def _score(self, event: Int[Tensor, "*#sb n"]) -> Float[Tensor, "*sb"]:
+        ends, place = self._segments(event)
+        b, n, w, s = self.size
+        potentials = self.potentials["log_potentials"].reshape(b, n * w * s * s)
+        element = torch.arange(b, device=place.device).reshape(*self.batch_shape, 1)
+        return potentials[element.expand(place.shape), place].where(ends, 0.0).sum(-1)
+
+    def parts(self, event: Int[Tensor, "*#sb n"]) -> Potentials:
+        """Indicators [*sb n w s s] of the event's segments."""
+        ends, place = self._segments(event)
+        _, n, w, s = self.size
+        dtype = self.potentials["log_potentials"].dtype
+        flat = torch.zeros((*place.shape[:-1], n * w * s * s), dtype=dtype, device=place.device)
+        flat = flat.scatter_add(-1, place, ends.to(dtype))
+        return {"log_potentials": flat.reshape(*place.shape[:-1], n, w, s, s)}
+
+    def _shaped(self, labels: Tensor) -> Tensor:
+        """Decoded labels [... b n] in the batch's shape."""
+        return labels.reshape(labels.shape[:-2] + self.batch_shape + self.event_shape)
+
+    @property
+    def mode(self) -> Int[Tensor, "*b n"]:
+        """The most probable segmentation (Viterbi); O(b n w s²).
+
+        Ties go, from the end, to the smaller label, then width, then label before.
+        """
+        return self._shaped(op.best_segments(*self._flat(self.potentials)))
+
+    def topk(self, k: int) -> tuple[Int[Tensor, "k *b n"], Float[Tensor, " k *b"]]:
+        """The k most probable segmentations, best first, and their log-probabilities.
+
+        Where an element has fewer than k, the rest has log-probability -inf (and segments of
+        width 1 with label 0). The log-probabilities are differentiable. O(k b n w s²).
+        """
+        k = at_least("k", k, 1)
+        flat_labels, scores = op.k_best_segments(*self._flat(self.potentials), k)
+        labels = self._shaped(flat_labels)
+        missing = scores.reshape(k, *self.batch_shape) == -torch.inf
+        return labels, torch.where(missing, -torch.inf, self.log_prob(labels))
+
+    def _sample(self, count: int, generator: torch.Generator) -> Int[Tensor, "m *b n"]:
+        bits = torch.randint(-(2**63), 2**63 - 1, (), generator=generator, device=generator.device)
+        seed = int(bits) % 2**64
+        labels, possible = op.sample_segments(*self._flat(self.potentials), count, seed)
+        if count > 0 and not bool(possible.all()):
+            raise ForestError("an element of the batch has no possible segmentation to sample")
+        return self._shaped(labels)
+
+    def min_risk(self) -> Int[Tensor, "*b n"]:
+        """The segmentation with the most labelled segments expected to be right.
+
+        It maximises the sum of P(a segment with label j covers exactly these positions) over its
+        segments, among the segmentations that are possible. O(b n w s²).
+        """
+        with torch.no_grad():
+            used = self.marginals()["log_potentials"]
+            gains = used.sum(-2, keepdim=True).expand(used.shape)
+            gains = torch.where(used > 0, gains, -torch.inf)
+            return self._shaped(op.best_segments(*self._flat({"log_potentials": gains})))
+
+    def enumerate_support(self, expand: bool = True) -> Int[Tensor, "m *b n"]:
+        """All segmentations [m *b n] with segments at most w wide; for elements of full length."""
+        _, n, w, s = self.size
+        if bool((self.lengths != n).any()):
+            raise ArgumentError("enumerate_support needs all elements to have the full length")
+        counts = [1]
+        for t in range(1, n + 1):
+            counts.append(s * sum(counts[max(t - w, 0) : t]))
+        if counts[n] > 10**7:
+            raise ArgumentError(f"there are {counts[n]} segmentations, more than ten million")
+        prefixes = [torch.empty((1, 0), dtype=torch.long)]
+        for t in range(1, n + 1):
+            longer = [
+                torch.nn.functional.pad(prefix, (0, t - length), value=-1)
+                for length, prefix in reversed(list(enumerate(prefixes)))
+                if t - length <= w
+            ]
+            ending = torch.cat(longer).repeat_interleave(s, 0)
+            ending[:, -1] = torch.arange(s).repeat(len(ending) // s)
+            prefixes.append(ending)
+        events = prefixes[n].reshape(counts[n], *(1,) * len(self.batch_shape), n)
+        return events.expand(-1, *self.batch_shape, n) if expand else events
+
+    def forest(self) -> Forest:
+        """The segmentations as an explicit forest, one goal for each batch element.
+
+        Its one relation is the potentials, flattened (padding at -inf); gradients flow back to
+        them.
+        """
+        potentials = torch.where(self._used, self.potentials["log_potentials"], -torch.inf)
+        builder = _Lattice(self)
+        fields = assemble(
+            *builder.edges(), {"log_potentials": potentials.reshape(-1)}, *builder.rest()
+        )
+        return Forest(**fields, single_goal=not self.batch_shape)
+
+
+class _Lattice(LazyLabels):
+    """Edges and labels of the forest of segmentations; items are numbered axioms, alphas, goals.
+
+    alpha(element, t, label): the first t + 1 positions, ending with a segment of that label.
+    """
+
+    def __init__(self, segments: SemiMarkov) -> None:
+        self.segments = segments
+        b, n, w, s = segments.size
+        self.num_axioms = b * n * w * s * s
+        self.first_goal = self.num_axioms + b * n * s
+
+    def __len__(self) -> int:
+        return self.first_goal + self.segments.size[0]
+
+    def label(self, index: int) -> Hashable:
+        """The part, or the state alpha(element, position, label), or the goal."""
+        b, n, w, s = self.segments.size
+        if index >= self.first_goal:
+            return Item("goal", (index - self.first_goal,))
+        if index >= self.num_axioms:
+            place = np.unravel_index(index - self.num_axioms, (b, n, s))
+            return Item("alpha", tuple(int(x) for x in place))
+        place = np.unravel_index(index, (b, n, w, s, s))
+        return Item("log_potentials", tuple(int(x) for x in place))
+
+    def edges(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(heads, tail_offsets, tails) of all edges."""
+        b, n, w, s = self.segments.size
+        lengths = self.segments.lengths.reshape(-1).cpu().numpy()
+        part = np.arange(self.num_axioms).reshape(b, n, w, s, s)
+        alphas = self.num_axioms + np.arange(b * n * s).reshape(b, n, s)
+        # Groups of edges with equally many tails: heads and, for each tail, an array of their size.
+        groups: list[tuple[np.ndarray, list[np.ndarray]]] = []
+        for k, length in enumerate(lengths):
+            goal = np.array([self.first_goal + k])
+            if length == 0:
+                groups.append((goal, []))
+                continue
+            for end in range(length):
+                if end < w:
+                    groups.append((alphas[k, end], [part[k, end, end, 0]]))
+                for d in range(1, min(w, end) + 1):
+                    before = np.repeat(alphas[k, end - d], s)
+                    after = np.tile(alphas[k, end], s)
+                    groups.append((after, [before, part[k, end, d - 1].reshape(-1)]))
+            groups.append((np.repeat(goal, s), [alphas[k, length - 1]]))
+        none = np.empty(0, np.int64)
+        heads = np.concatenate([none, *(h for h, _ in groups)]).astype(np.int32)
+        arity = np.concatenate([none, *(np.full(len(h), len(t)) for h, t in groups)])
+        tails = [np.stack(t, axis=1).reshape(-1) for _, t in groups if t]
+        offsets = np.concatenate([[0], np.cumsum(arity)]).astype(np.int64)
+        return heads, offsets, np.concatenate([none, *tails]).astype(np.int32)
+
+    def rest(self) -> tuple[np.ndarray, np.ndarray, _Lattice]:
+        """(axiom rows, goals, labels)."""
+        goals = self.first_goal + np.arange(self.segments.size[0])
+        return np.arange(self.num_axioms), goals, self
+
+
+def _is_integer(x: Tensor) -> bool:
+    return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)

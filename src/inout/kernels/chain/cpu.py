@@ -1,0 +1,274 @@
+"""Forward and backward passes for linear chains, in scaled real arithmetic.
+
+Alphas and betas are kept with their largest entry at 1 and the logarithm of the scale beside
+them, so a pair of labels costs one exp (none with stationary transitions) and a multiply-add.
+What underflows is bounded from above as it is lost, and the bound carried forward: an element
+where it could matter in the end is marked, and done again in log space (`logspace.cpu`).
+
+Emissions [b n s]; transitions [b n-1 s s] or, stationary, [b 1 s s], previous label first, with
+b = 1 where all elements share them; lengths [b], 0 allowed. Every kernel does the elements lo:hi
+only, so that threads can share a batch.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from inout.kernels.exponential.cpu import FAST, exp_below
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def largest(values):
+    """The largest of some numbers, or the lowest finite number if all are -inf.
+
+    In 16 lanes: a single running maximum would not be vectorised.
+    """
+    lanes = np.full(16, np.finfo(values.dtype).min, values.dtype)
+    whole = values.shape[0] // 16 * 16
+    for first in range(0, whole, 16):
+        for lane in range(16):
+            value = values[first + lane]
+            lanes[lane] = value if value > lanes[lane] else lanes[lane]
+    top = lanes[0]
+    for lane in range(1, 16):
+        top = max(top, lanes[lane])
+    for k in range(whole, values.shape[0]):
+        top = max(top, values[k])
+    return top
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def exponentiate(block, shift, factors):
+    """factors = exp(block - shift), both flat: one long loop, which vectorises at any size."""
+    for k in range(block.shape[0]):
+        factors[k] = exp_below(block[k] - shift)
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def spread(alpha, factors, total):
+    """total[j] = sum over i of alpha[i] factors[i, j]."""
+    total[:] = 0
+    for i in range(factors.shape[0]):
+        weight = alpha[i]
+        if weight > 0:
+            for j in range(factors.shape[1]):
+                total[j] += weight * factors[i, j]
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def emit(emission, total, alpha):
+    """Sets alpha to total * exp(emission), scaled; returns (scale, shift, smallest entry).
+
+    alpha = total * exp(emission - shift) / scale has 1 as its largest entry.
+    """
+    shift = largest(emission)
+    scale = total[0] * exp_below(emission[0] - shift)
+    for j in range(emission.shape[0]):
+        alpha[j] = total[j] * exp_below(emission[j] - shift)
+        scale = max(scale, alpha[j])
+    least = scale
+    if scale > 0:
+        least = scale / scale
+        for j in range(emission.shape[0]):
+            alpha[j] /= scale
+            least = min(least, alpha[j])
+    return scale, shift, least
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def bound_losses(emission, shift, scale, floor, carried, alpha, lost, share):
+    """Sets lost[j] so that alpha[j] + lost[j] is at least the true weight; whether that is much.
+
+    `carried` [s] is what the losses of the position before can amount to here, and `floor` what
+    underflow can take from a sum now, both before scaling. Much is more than a `share` of alpha.
+    """
+    much = False
+    for j in range(emission.shape[0]):
+        lost[j] = 0
+        if emission[j] > -np.inf:
+            lost[j] = (carried[j] * exp_below(emission[j] - shift) + floor) / scale
+        if not lost[j] <= share * alpha[j]:
+            much = True
+    return much
+
+
+@njit(cache=True, nogil=True)
+def forward(
+    emissions, transitions, factors, lengths, lo, hi, limits, alphas, scales, shifts, log_z
+):
+    """Fills alphas [b n s], scales and shifts [b n], log_z [b]; NaN marks an element for log space.
+
+    `factors` [b s s] are exp(transitions - their maximum) where those are stationary, else empty.
+    `limits` is (tiny, floor, share): sums of at least `tiny` are exact whatever underflows, which
+    is at most `floor` a sum, and a `share` of a sum does not count.
+    """
+    tiny, floor, share = limits[0], limits[1], limits[2]
+    stationary = factors.shape[0] > 0
+    size = emissions.shape[2]
+    total, carried = np.zeros(size, emissions.dtype), np.empty(size, emissions.dtype)
+    lost = np.empty(size, emissions.dtype)
+    flat = np.empty(size * size, emissions.dtype)
+    scratch = flat.reshape((size, size))
+    for b in range(lo, hi):
+        shared = b if transitions.shape[0] > 1 else 0
+        log_sum, good, lossy = 0.0, True, False
+        block_shift = emissions.dtype.type(0)
+        for t in range(lengths[b]):
+            if t == 0:
+                total[:] = 1
+            elif stationary:
+                if t == 1:
+                    block = transitions[shared, 0]
+                    block_shift = largest(block.reshape(block.size))
+                spread(alphas[b, t - 1], factors[shared], total)
+            else:
+                block = transitions[shared, t - 1]
+                block_shift = largest(block.reshape(block.size))
+                exponentiate(block.reshape(block.size), block_shift, flat)
+                spread(alphas[b, t - 1], scratch, total)
+            scale, shift, least = emit(emissions[b, t], total, alphas[b, t])
+            scales[b, t], shifts[b, t] = scale, block_shift
+            good = scale > 0
+            if not good:
+                break
+            if lossy or least * scale < tiny:
+                if not lossy:
+                    carried[:] = 0
+                elif stationary:
+                    spread(lost, factors[shared], carried)
+                else:
+                    spread(lost, scratch, carried)
+                lossy = bound_losses(
+                    emissions[b, t], shift, scale, floor, carried, alphas[b, t], lost, share
+                )
+            log_sum += math.log(scale) + float(shift)
+            if t > 0:
+                log_sum += float(block_shift)
+        log_z[b] = np.nan
+        if lengths[b] == 0:
+            log_z[b] = 0.0
+        elif good:
+            total[:] = 1
+            whole = dot(alphas[b, lengths[b] - 1], total)
+            if not lossy or dot(lost, total) <= share * whole:
+                log_z[b] = log_sum + math.log(whole)
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def collect(factors, alpha, beta, back, grad):
+    """grad[i, j] = alpha[i] factors[i, j] beta[j], and back[i] = its sum over j / alpha[i]."""
+    for i in range(factors.shape[0]):
+        weight = alpha[i]
+        total = beta[0] * 0
+        for j in range(factors.shape[1]):
+            share = factors[i, j] * beta[j]
+            total += share
+            grad[i, j] = weight * share
+        back[i] = total
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def collect_products(factors, alpha, beta, back, products):
+    """products[i, j] += alpha[i] beta[j], and back[i] = sum over j of factors[i, j] beta[j]."""
+    for i in range(factors.shape[0]):
+        weight = alpha[i]
+        total = beta[0] * 0
+        for j in range(factors.shape[1]):
+            total += factors[i, j] * beta[j]
+            products[i, j] += weight * beta[j]
+        back[i] = total
+
+
+@njit(cache=True, nogil=True)
+def backward(
+    emissions, transitions, factors, lengths, lo, hi, limits,
+    alphas, scales, shifts, weights, betas, node_grads, edge_grads, log_z,
+):  # fmt: skip
+    """Fills the gradients of sum(weights * log Z): node_grads [b n s] and edge_grads.
+
+    edge_grads is [b n-1 s s], or [b 1 s s] with stationary transitions; betas [b n s] are kept.
+    Elements with NaN in log_z are left alone; those that need log space are marked so. What
+    underflows in a beta takes at most `floor` times alpha from the mass of all labellings, so it
+    is enough that this mass, as scaled here, is at least `tiny`.
+    """
+    tiny = limits[0]
+    stationary = factors.shape[0] > 0
+    size = emissions.shape[2]
+    back, ahead = np.empty(size, emissions.dtype), np.empty(size, emissions.dtype)
+    scaled = np.empty(size, emissions.dtype)
+    flat = np.empty(size * size, emissions.dtype)
+    scratch = flat.reshape((size, size))
+    for b in range(lo, hi):
+        if np.isnan(log_z[b]):
+            continue
+        shared = b if transitions.shape[0] > 1 else 0
+        last = lengths[b] - 1
+        node_grads[b, last + 1 :] = 0
+        edge_grads[b, 0 if stationary else max(last, 0) :] = 0
+        if last >= 0:
+            betas[b, last] = 1
+        for t in range(last, -1, -1):
+            mass = dot(alphas[b, t], betas[b, t])
+            # The sum over i, j of alpha[i] exp(block[i, j]) ahead[j], as computed below.
+            norm = mass * scales[b, t]
+            if not (mass >= tiny and norm >= tiny):
+                log_z[b] = np.nan
+                break
+            for j in range(size):
+                node_grads[b, t, j] = alphas[b, t, j] * betas[b, t, j] * (weights[b] / mass)
+            if t == 0:
+                break
+            shift = largest(emissions[b, t])
+            for j in range(size):
+                ahead[j] = betas[b, t, j] * exp_below(emissions[b, t, j] - shift)
+                scaled[j] = alphas[b, t - 1, j] * (weights[b] / norm)
+            place = 0 if stationary else t - 1
+            if stationary:
+                collect_products(factors[shared], scaled, ahead, back, edge_grads[b, place])
+            else:
+                block = transitions[shared, place]
+                exponentiate(block.reshape(block.size), shifts[b, t], flat)
+                collect(scratch, scaled, ahead, back, edge_grads[b, place])
+            top = largest(back)
+            for i in range(size):
+                betas[b, t - 1, i] = back[i] / top
+        if stationary and last > 0:
+            for i in range(size):
+                for j in range(size):
+                    edge_grads[b, 0, i, j] *= factors[shared, i, j]
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def dot(x, y):
+    """Scalar product."""
+    total = x[0] * y[0]
+    for k in range(1, x.shape[0]):
+        total += x[k] * y[k]
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def pair_marginals(emissions, transitions, factors, lengths, b, alphas, betas, scales, shifts, out):
+    """Fills out [n-1 s s] with the marginals of the pairs of element b, 0 beyond its length."""
+    size = emissions.shape[2]
+    shared = b if transitions.shape[0] > 1 else 0
+    ahead = np.empty(size, emissions.dtype)
+    out[max(lengths[b] - 1, 0) :] = 0
+    for t in range(1, lengths[b]):
+        mass = dot(alphas[b, t], betas[b, t])
+        shift = largest(emissions[b, t])
+        for j in range(size):
+            ahead[j] = betas[b, t, j] * exp_below(emissions[b, t, j] - shift)
+        block = out[t - 1]
+        if factors.shape[0] > 0:
+            block[:] = factors[shared]
+        else:
+            given = transitions[shared, t - 1]
+            exponentiate(given.reshape(given.size), shifts[b, t], block.reshape(block.size))
+        for i in range(size):
+            weight = alphas[b, t - 1, i] / (mass * scales[b, t])
+            for j in range(size):
+                block[i, j] *= weight * ahead[j]

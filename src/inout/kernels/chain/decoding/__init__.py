@@ -1,0 +1,1 @@
+"""Single labellings of linear chains: best, k best, samples."""

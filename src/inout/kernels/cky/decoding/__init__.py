@@ -1,0 +1,1 @@
+"""Single trees of weighted grammars: best, k best, samples, and their rules."""

@@ -1,0 +1,1 @@
+"""Charts of weighted grammars in log space: exact whatever the range, and slower."""

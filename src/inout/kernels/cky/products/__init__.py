@@ -1,0 +1,1 @@
+"""Matrix products inside compiled loops, in pieces small enough for one thread."""

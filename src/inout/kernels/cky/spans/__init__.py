@@ -1,0 +1,1 @@
+"""Binary trees scored by their spans, without labels: every span carries one number."""

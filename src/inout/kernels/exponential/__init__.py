@@ -1,0 +1,1 @@
+"""An exponential that the compiler can turn into vector instructions."""

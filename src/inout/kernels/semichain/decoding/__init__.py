@@ -1,0 +1,1 @@
+"""Best, k best and sampled segmentations of semi-Markov chains."""

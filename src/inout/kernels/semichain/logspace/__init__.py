@@ -1,0 +1,1 @@
+"""Semi-Markov chains in log space: exact whatever the range of the potentials, and slower."""

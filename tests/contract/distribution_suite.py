@@ -1,0 +1,760 @@
+"""What every dense distribution must do: one suite, checked against enumeration, family by family.
+
+A family subclasses `DistributionSuite` and supplies its facts: how many events there are, how
+random arguments look, which parts an event has. The oracle (`event_enumeration`) sums over all
+events in float64 and shares no code with the library.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from scipy.stats import chi2
+from torch import Tensor
+from torch.autograd import grad, gradcheck, gradgradcheck
+from torch.distributions import kl_divergence
+
+from inout import ArgumentError, ForestError, StructuredDistribution
+from tests.contract.event_enumeration import F32 as F32
+from tests.contract.event_enumeration import F64 as F64
+from tests.contract.event_enumeration import Case as Case
+from tests.contract.event_enumeration import Enumeration as Enumeration
+from tests.contract.event_enumeration import Event as Event
+from tests.contract.event_enumeration import Part as Part
+from tests.contract.event_enumeration import random_like as random_like
+from tests.contract.event_enumeration import seeded as seeded
+from tests.support import assert_close
+
+
+class DistributionSuite(ABC):
+    """The checks. `Test…` subclasses say what the family is."""
+
+    sizes = (4, 3)  # n and s of the usual case
+    lengths = ((4, 1, 0), (3, 2, 4))  # of the ragged case
+    blank = 0  # what stands where there is no event
+
+    @abstractmethod
+    def make(self, case: Case, tier: str | None = None) -> StructuredDistribution:
+        """The distribution of a case."""
+
+    @abstractmethod
+    def case(
+        self, generator: torch.Generator, batch: tuple[int, ...], n: int, s: int, dtype: Any = F64
+    ) -> Case:
+        """Random arguments without lengths; potentials are of the order of 1."""
+
+    @abstractmethod
+    def potentials(self, case: Case) -> dict[str, Tensor]:
+        """The potentials [*b ...] of a case by name, differentiable in its arguments."""
+
+    @abstractmethod
+    def events(self, n: int, s: int) -> list[Event]:
+        """All events of an element of length n."""
+
+    @abstractmethod
+    def count(self, n: int, s: int) -> int:
+        """How many events there are, in closed form."""
+
+    @abstractmethod
+    def parts_of(self, event: Event) -> list[Part]:
+        """The parts of an event; as many for every event of one length."""
+
+    @abstractmethod
+    def tensor(self, event: Event, n: int, s: int) -> Tensor:
+        """The event as the library writes it, in an element of padded length n."""
+
+    @abstractmethod
+    def padding(self, case: Case) -> dict[str, Tensor]:
+        """Which entries of each argument are never used, given the lengths."""
+
+    @abstractmethod
+    def loss(self, guess: Event, truth: Event) -> float:
+        """The loss that `min_risk` minimises."""
+
+    def usual(self, seed: int = 0, dtype: Any = F64, batch: tuple[int, ...] = (2, 3)) -> Case:
+        return self.case(seeded(seed), batch, *self.sizes, dtype)
+
+    def ragged(self, seed: int = 0, dtype: Any = F64) -> Case:
+        lengths = torch.tensor(self.lengths)
+        return replace(self.usual(seed, dtype), lengths=lengths)
+
+    def cases(self, dtype: Any = F64) -> Iterator[Case]:
+        yield self.usual(1, dtype)
+        yield self.ragged(2, dtype)
+        yield self.usual(3, dtype, batch=())
+
+    def check(
+        self, case: Case, tier: str | None = None, seed: int = 0, atol: float | None = None
+    ) -> None:
+        """Values, gradients, second derivatives and decodings of a case against enumeration."""
+        case = case.leaves()
+        d, oracle = self.make(case, tier), Enumeration(self, case)
+        g = seeded(seed)
+        log_z = d.log_partition()
+        assert_close(log_z, oracle.log_z())
+        marginals, expected = d.marginals(), oracle.marginals()
+        assert marginals.keys() == expected.keys()
+        for name in expected:
+            assert_close(marginals[name], expected[name], atol=atol)
+        # The gradient in the arguments: that in the potentials, carried on by the chain rule.
+        weights = torch.randn(case.batch, generator=g, dtype=F64)
+        alive = torch.where(log_z == -torch.inf, 0.0, log_z)
+        ours = grad((alive * weights.to(alive)).sum(), case.arguments.values(), create_graph=True)
+        scaled = {n: _per_element(weights, m) for n, m in expected.items()}
+        truth = self._pulled_back(oracle, case, scaled)
+        for name, mine in zip(case.arguments, ours, strict=True):
+            assert_close(mine, truth[name], atol=atol)
+        # A product with the Hessian: covariances with an additive function of the potentials.
+        u = random_like(oracle.potentials, g)
+        carried = sum((marginals[n] * u[n].to(m)).sum() for n, m in marginals.items())
+        if not carried.requires_grad:  # the reference knows that nothing depends on anything
+            carried = carried + 0 * alive.sum()
+        ours = grad(carried, case.arguments.values(), materialize_grads=True)
+        truth = self._pulled_back(oracle, case, oracle.hessian_times(u))
+        for name, mine in zip(case.arguments, ours, strict=True):
+            assert_close(mine, truth[name], atol=atol)
+        self.check_decoding(case, d, oracle)
+
+    def _pulled_back(
+        self, oracle: Enumeration, case: Case, cotangents: dict[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """The vector-Jacobian product of arguments -> potentials."""
+        kept = [n for n in oracle.potentials if oracle.potentials[n].requires_grad]
+        found = grad(
+            [oracle.potentials[n] for n in kept],
+            list(case.arguments.values()),
+            [cotangents[n] for n in kept],
+            materialize_grads=True,
+            retain_graph=True,
+        )
+        return dict(zip(case.arguments, found, strict=True))
+
+    def check_decoding(self, case: Case, d: StructuredDistribution, oracle: Enumeration) -> None:
+        k = 5
+        events, log_probs = d.topk(k)
+        flat_events = events.reshape(k, len(oracle.elements), *events.shape[1 + len(case.batch) :])
+        flat_probs = log_probs.detach().reshape(k, -1)
+        modes = d.mode.reshape(len(oracle.elements), *d.mode.shape[len(case.batch) :])
+        for b, scores in enumerate(oracle.scores()):
+            scores = scores.detach()
+            order = scores.sort(descending=True).values
+            order = order[order > -torch.inf][:k]
+            found = int((flat_probs[:, b] > -torch.inf).sum())
+            assert found == len(order)
+            all_events = oracle.padded(oracle.events[b])
+            chosen = []
+            for rank in range(found):
+                equal = (all_events == flat_events[rank, b]).flatten(1).all(1).nonzero()[:, 0]
+                assert len(equal) == 1, "k-best gave something that is no event"
+                chosen.append(int(equal[0]))
+            assert len(set(chosen)) == found, "k-best gave an event twice"
+            assert_close(scores[chosen].to(flat_probs.dtype), order)
+            if found:
+                log_z = scores.logsumexp(0)
+                # Differences of large float32 numbers: the scores' own rounding remains.
+                scale = max(1.0, float(order.abs().max()))
+                tolerance = 1e-4 if flat_probs.dtype == F32 else 1e-10
+                assert_close(flat_probs[:found, b], order - log_z, atol=tolerance * scale)
+                assert torch.equal(modes[b], flat_events[0, b])
+            assert bool((flat_events[found:, b] == self.blank).all())
+
+    def test_number_of_events(self):
+        for n in range(5):
+            for s in (1, 2, 3):
+                assert len(self.events(n, s)) == self.count(n, s)
+                case = self.case(seeded(), (), n, s)
+                case = case.changed(lambda _, x: torch.zeros_like(x))
+                assert_close(self.make(case).log_partition(), math.log(self.count(n, s)))
+
+    @pytest.mark.parametrize("tier", ["cpu", "reference"])
+    @pytest.mark.parametrize("dtype", [F64, F32], ids=["float64", "float32"])
+    def test_enumeration(self, dtype, tier):
+        for case in self.cases(dtype):
+            self.check(case, tier)
+
+    def test_half_precision_is_computed_in_float32(self):
+        for dtype in (torch.bfloat16, torch.float16):
+            case = self.ragged(4).changed(lambda _, x, d=dtype: x.to(d)).leaves()
+            d = self.make(case)
+            assert d.log_partition().dtype == F32
+            assert_close(d.log_partition(), Enumeration(self, case).log_z())
+            grads = grad(d.log_partition().sum(), case.arguments.values())
+            assert all(g.dtype == dtype for g in grads)
+
+    def test_dtypes_are_promoted(self):
+        case = self.usual(5)
+        first = next(iter(case.arguments))
+        mixed = case.changed(lambda n, x: x.float() if n == first else x)
+        assert self.make(mixed).log_partition().dtype == F64
+        self_log_z = self.make(mixed.changed(lambda _, x: x.double())).log_partition()
+        assert_close(self.make(mixed).log_partition(), self_log_z)
+
+    @pytest.mark.parametrize("tier", ["cpu", "reference"])
+    def test_derivatives_by_finite_differences(self, tier):
+        case = self.ragged(6).leaves()
+
+        def log_z(*arguments: Tensor) -> Tensor:
+            given = dict(zip(case.arguments, arguments, strict=True))
+            return self.make(replace(case, arguments=given), tier).log_partition()
+
+        inputs = tuple(case.arguments.values())
+        assert gradcheck(log_z, inputs, fast_mode=True)
+        assert gradgradcheck(log_z, inputs, fast_mode=True)
+        small = replace(case, lengths=None)
+        small = self.case(seeded(7), (), 2, 2).leaves()
+
+        def small_log_z(*arguments: Tensor) -> Tensor:
+            given = dict(zip(small.arguments, arguments, strict=True))
+            return self.make(replace(small, arguments=given), tier).log_partition()
+
+        inputs = tuple(small.arguments.values())
+        assert gradcheck(small_log_z, inputs)
+        assert gradgradcheck(small_log_z, inputs)
+
+    def test_third_derivatives(self):
+        case = self.ragged(8).leaves()
+        inputs = list(case.arguments.values())
+        u = [torch.randn(x.shape, generator=seeded(9), dtype=F64) for x in inputs]
+        found = []
+        for log_z in (
+            self.make(case).log_partition(),
+            self.make(case, "reference").log_partition(),
+            Enumeration(self, case).log_z(),
+        ):
+            value = log_z.sin().sum()  # so that the weights of the elements move as well
+            orders = []
+            for _ in range(3):
+                last = grad(value, inputs, create_graph=True, materialize_grads=True)
+                value = sum((x * y).sum() for x, y in zip(last, u, strict=True))
+                orders.append(last)
+            found.append(orders)
+        for cpu, reference, truth in zip(*found, strict=True):
+            for x, y, z in zip(cpu, reference, truth, strict=True):
+                assert_close(x, z)
+                assert_close(y, z)
+
+    def test_marginals_are_differentiable(self):
+        case = self.ragged(10).leaves()
+        u = random_like(Enumeration(self, case).potentials, seeded(11))
+
+        def expected(*arguments: Tensor) -> Tensor:
+            given = dict(zip(case.arguments, arguments, strict=True))
+            marginals = self.make(replace(case, arguments=given)).marginals()
+            return torch.stack([(m * u[n]).sum() for n, m in marginals.items()])
+
+        assert gradcheck(expected, tuple(case.arguments.values()), fast_mode=True)
+        with torch.no_grad():
+            plain = self.make(case).marginals()
+        assert not any(m.requires_grad for m in plain.values())
+        for name, m in self.make(case).marginals().items():
+            assert torch.equal(m, plain[name])
+
+    @pytest.mark.parametrize("dtype", [F64, F32], ids=["float64", "float32"])
+    def test_entropy_and_divergences(self, dtype):
+        for p_case, q_case in zip(self.cases(dtype), self.cases(dtype), strict=True):
+            p_case = p_case.leaves()
+            q_case = q_case.changed(lambda _, x: 0.5 * x.flip(-1)).leaves()
+            q_case = replace(q_case, others=p_case.others)
+            p, q = self.make(p_case), self.make(q_case)
+            ours, theirs = Enumeration(self, p_case), Enumeration(self, q_case)
+            probabilities = [x.softmax(0) for x in ours.scores()]
+            p_logs = [x.log_softmax(0) for x in ours.scores()]
+            q_logs = [x.log_softmax(0) for x in theirs.scores()]
+
+            def mean(
+                values: list[Tensor], oracle: Enumeration = ours, weights: Any = probabilities
+            ) -> Tensor:
+                return oracle.shaped([(w * v).sum() for w, v in zip(weights, values, strict=True)])
+
+            kl = [x - y for x, y in zip(p_logs, q_logs, strict=True)]
+            inputs = [*p_case.arguments.values(), *q_case.arguments.values()]
+            for mine, truth in (
+                (p.entropy(), -mean(p_logs)),
+                (p.cross_entropy(q), -mean(q_logs)),
+                (kl_divergence(p, q), mean(kl)),
+            ):
+                assert mine.dtype == dtype
+                assert_close(mine, truth)
+                grads = grad(mine.sum(), inputs, materialize_grads=True, retain_graph=True)
+                for x, y in zip(
+                    grads, grad(truth.sum(), inputs, materialize_grads=True, retain_graph=True),
+                    strict=True,
+                ):  # fmt: skip
+                    assert_close(x, y)
+
+    def test_entropy_of_large_scores_in_float32(self):
+        case = self.usual(12, F32).changed(lambda _, x: x + 1000)
+        scores = Enumeration(self, case).scores()
+        truth = torch.stack([-(x.softmax(0) * x.log_softmax(0)).sum() for x in scores])
+        assert_close(self.make(case).entropy().reshape(-1), truth)
+
+    def test_divergences_need_the_same_events(self):
+        p = self.make(self.usual(13))
+        with pytest.raises(ArgumentError, match="lengths"):
+            p.cross_entropy(self.make(self.ragged(13)))
+        with pytest.raises(ArgumentError, match="one family and shape"):
+            kl_divergence(p, self.make(self.case(seeded(), (2, 3), 3, 3)))
+
+    def test_divergence_is_infinite_where_q_lacks_an_event(self):
+        case = self.usual(14, batch=())
+        event = self.events(*self.sizes)[0]
+        dead = self._without_part(case, event)
+        p, q = self.make(case), self.make(dead)
+        assert kl_divergence(p, q) == torch.inf
+        assert torch.isfinite(kl_divergence(q, p))
+
+    def _without_part(self, case: Case, event: Event) -> Case:
+        """The case with one part of an event made impossible."""
+        leaves = case.leaves()
+        oracle = Enumeration(self, leaves)
+        one = {n: torch.zeros_like(p) for n, p in oracle.potentials.items()}
+        name, index = self.parts_of(event)[0]
+        one[name][index] = 1.0
+        touched = self._pulled_back(oracle, leaves, one)
+        return case.changed(lambda n, x: x.masked_fill(touched[n] != 0, -torch.inf))
+
+    def test_expectation_and_covariance(self):
+        for case in self.cases():
+            case = case.leaves()
+            d, oracle = self.make(case), Enumeration(self, case)
+            f = random_like(oracle.potentials, seeded(15))
+            g = random_like(oracle.potentials, seeded(16))
+            one = {next(iter(f)): next(iter(f.values()))}
+            assert_close(d.expectation(f), oracle.mean(f))
+            assert_close(d.expectation(one), oracle.mean(one))
+            assert_close(d.covariance(f, g), oracle.covariance(f, g))
+            assert_close(d.covariance(one, g), oracle.covariance(one, g))
+            assert_close(d.covariance(f, {}), torch.zeros(case.batch))
+            assert_close(d.covariance({}, f), torch.zeros(case.batch))
+            # A function that depends on the potentials themselves is a constant to the derivative.
+            score = oracle.potentials
+            assert_close(d.covariance(d.potentials, d.potentials), oracle.covariance(score, score))
+        name = next(iter(d.potentials))
+        with pytest.raises(ArgumentError, match="nonsense"):
+            d.expectation({"nonsense": torch.zeros(1)})
+        with pytest.raises(ArgumentError, match=rf"g\['{name}'\] must have the shape"):
+            d.covariance({}, {name: torch.zeros(7, 7, 7, 7, 7)})
+
+    def test_covariance_is_differentiable(self):
+        case = self.ragged(17).leaves()
+        f = random_like(Enumeration(self, case).potentials, seeded(18))
+
+        def covariance(*arguments: Tensor) -> Tensor:
+            given = dict(zip(case.arguments, arguments, strict=True))
+            return self.make(replace(case, arguments=given)).covariance(f, f)
+
+        assert gradcheck(covariance, tuple(case.arguments.values()), fast_mode=True)
+        # And in the functions, also where the potentials are constants.
+        constant = case.changed(lambda _, x: x.detach())
+        moving = {name: x.requires_grad_() for name, x in f.items()}
+        d, oracle = self.make(constant), Enumeration(self, constant)
+        g = random_like(oracle.potentials, seeded(19))
+        for ours, truth in (
+            (d.covariance(moving, g), oracle.covariance(moving, g)),
+            (d.covariance(g, moving), oracle.covariance(g, moving)),
+            (d.expectation(moving), oracle.mean(moving)),
+        ):
+            grads = grad(truth.sum(), list(moving.values()), materialize_grads=True)
+            mine = grad(ours.sum(), list(moving.values()), materialize_grads=True)
+            for x, y in zip(mine, grads, strict=True):
+                assert_close(x, y)
+        assert not any(m.requires_grad for m in d.marginals().values())
+
+    def test_log_prob_is_normalised_and_adds_up_the_parts(self):
+        for case in (self.usual(19), self.usual(20, batch=())):
+            case = case.leaves()
+            d, oracle = self.make(case), Enumeration(self, case)
+            events = oracle.padded(oracle.events[0])
+            support = d.enumerate_support()
+            assert support.shape == (len(events), *case.batch, *d.event_shape)
+            first = support.reshape(len(events), len(oracle.elements), *d.event_shape)
+            assert {tuple(e.reshape(-1).tolist()) for e in first[:, -1]} == {
+                tuple(e.reshape(-1).tolist()) for e in events
+            }
+            log_probs = d.log_prob(support)
+            assert torch.equal(log_probs, d.log_prob(d.enumerate_support(expand=False)))
+            assert_close(log_probs.logsumexp(0), torch.zeros(case.batch, dtype=F64))
+            parts = d.parts(support)
+            score = sum(
+                (c * oracle.potentials[n]).flatten(1 + len(case.batch)).sum(-1)
+                for n, c in parts.items()
+            )
+            assert_close(log_probs, score - oracle.log_z())
+            p = log_probs.exp()
+            for name, m in d.marginals().items():
+                weight = p.reshape(p.shape + (1,) * (m.ndim - len(case.batch)))
+                assert_close((weight * parts[name]).sum(0), m)
+            ours = grad(log_probs[0].sum(), case.arguments.values())
+            truth = grad((score - oracle.log_z())[0].sum(), case.arguments.values())
+            for x, y in zip(ours, truth, strict=True):
+                assert_close(x, y)
+
+    def test_log_prob_of_ragged_events(self):
+        case = self.ragged(21)
+        d, oracle = self.make(case), Enumeration(self, case)
+        g = torch.Generator().manual_seed(22)
+        chosen = [int(torch.randint(len(e), (), generator=g)) for e in oracle.events]
+        event = oracle.padded([e[i] for e, i in zip(oracle.events, chosen, strict=True)])
+        event = event.reshape(case.batch + event.shape[1:])
+        scores = [x[i] for x, i in zip(oracle.scores(), chosen, strict=True)]
+        assert_close(d.log_prob(event), oracle.shaped(scores) - oracle.log_z())
+        flat = oracle.flat(d.parts(event))
+        for b, i in enumerate(chosen):
+            assert_close(flat[b], oracle.counts()[b][i])
+
+    def test_topk_log_probabilities_are_differentiable(self):
+        case = self.ragged(23).leaves()
+        events, log_probs = self.make(case).topk(3)
+        again = self.make(case).log_prob(events)
+        kept = log_probs > -torch.inf
+        ours = grad(log_probs[kept].sum(), case.arguments.values())
+        for x, y in zip(ours, grad(again[kept].sum(), case.arguments.values()), strict=True):
+            assert_close(x, y)
+
+    def test_topk_of_more_than_there_are(self):
+        case = self.case(seeded(24), (2,), 3, 2)
+        count = self.count(3, 2)
+        events, log_probs = self.make(case).topk(count + 3)
+        assert_close(log_probs[:count].logsumexp(0), torch.zeros(2, dtype=F64))
+        assert bool((log_probs[:-1] >= log_probs[1:]).all())
+        assert bool((log_probs[count:] == -torch.inf).all())
+        assert bool((events[count:] == self.blank).all())
+        with pytest.raises(ArgumentError, match="k must be"):
+            self.make(case).topk(0)
+
+    def test_min_risk(self):
+        for case in (self.usual(25), self.ragged(26)):
+            d, oracle = self.make(case), Enumeration(self, case)
+            guesses = d.min_risk().reshape(len(oracle.elements), *d.event_shape)
+            for b, p in enumerate(oracle.probabilities()):
+                events = oracle.events[b]
+                risks = torch.tensor(
+                    [
+                        sum(float(w) * self.loss(g, t) for w, t in zip(p, events, strict=True))
+                        for g in events
+                    ]
+                )
+                best = oracle.padded([events[int(risks.argmin())]])[0]
+                assert torch.equal(guesses[b], best)
+
+    def test_samples_have_the_right_frequencies(self):
+        for case in (self.ragged(27), self.ragged(28, F32), self.usual(29, batch=())):
+            d, oracle = self.make(case), Enumeration(self, case)
+            samples = d.sample((60, 100), generator=seeded(30))
+            assert samples.shape == (60, 100, *case.batch, *d.event_shape)
+            drawn = samples.reshape(6000, len(oracle.elements), -1)
+            for b, p in enumerate(oracle.probabilities()):
+                places = {
+                    tuple(e.reshape(-1).tolist()): i
+                    for i, e in enumerate(oracle.padded(oracle.events[b]))
+                }
+                observed = torch.zeros(len(p), dtype=F64)
+                for event in drawn[:, b].tolist():
+                    observed[places[tuple(event)]] += 1
+                assert _surprise(observed, p * 6000) > 1e-6
+
+    def test_samples_of_two_elements_are_independent(self):
+        case = self.case(seeded(31), (), *self.sizes)
+        twice = case.changed(lambda _, x: x)
+        first = self.make(twice).sample((2000,), generator=seeded(32))
+        second = self.make(twice).sample((2000,), generator=seeded(33))
+        assert not torch.equal(first, second)
+        repeated = self.make(self.usual(34)).sample((500,), generator=seeded(35))
+        flat = repeated.reshape(500, 6, -1)
+        assert not any(torch.equal(flat[:, 0], flat[:, b]) for b in range(1, 6))
+
+    def test_the_seed_decides_the_samples_whatever_the_threads(self, any_threads):
+        d = self.make(self.usual(36))
+        found = []
+        for threads in (1, 2, 7):
+            any_threads(threads)
+            found.append(d.sample((5000,), generator=seeded(37)))
+        assert torch.equal(found[0], found[1])
+        assert torch.equal(found[0], found[2])
+        generator = seeded(37)
+        assert torch.equal(d.sample((5000,), generator=generator), found[0])
+        assert not torch.equal(d.sample((5000,), generator=generator), found[0])
+
+    def test_threads_do_not_change_the_numbers(self, any_threads):
+        case = self.case(seeded(38), (8,), 40, 40).leaves()
+        found = []
+        for threads in (1, 2, 7):
+            any_threads(threads)
+            d = self.make(case)
+            log_z = d.log_partition()
+            first = grad(log_z.sum(), case.arguments.values(), create_graph=True)
+            total = sum((x * x).sum() for x in first)
+            second = grad(total, case.arguments.values())
+            found.append([log_z, *first, *second, d.mode, *d.topk(3)])
+        for others in found[1:]:
+            for x, y in zip(found[0], others, strict=True):
+                assert torch.equal(x, y)
+
+    def test_forest_is_the_same_distribution(self):
+        for case in self.cases():
+            case = case.leaves()
+            d, oracle = self.make(case), Enumeration(self, case)
+            forest = d.forest()
+            log_z = forest.log_partition()
+            assert_close(log_z.reshape(case.batch), oracle.log_z())
+            counts = forest.count()
+            found = list(counts) if case.batch else [counts]
+            assert found == [len(e) for e in oracle.events]
+            ours = grad(d.log_partition().sum(), case.arguments.values(), retain_graph=True)
+            theirs = grad(log_z.sum(), case.arguments.values(), retain_graph=True)
+            for x, y in zip(ours, theirs, strict=True):
+                assert_close(x, y)
+            for name, m in d.marginals().items():
+                assert_close(forest.expected_counts(name).reshape(m.shape), m)
+
+    def test_repr_names_the_family(self):
+        assert type(self.make(self.usual())).__name__ in repr(self.make(self.usual()))
+
+    @pytest.mark.parametrize("n", [0, 1, 2])
+    @pytest.mark.parametrize("s", [1, 2])
+    def test_small_sizes(self, n, s):
+        for batch in ((), (3,), (0,)):
+            case = self.case(seeded(40), batch, n, s)
+            if batch == (0,):
+                d = self.make(case.leaves())
+                assert d.log_partition().shape == (0,)
+                assert d.mode.shape == (0, *d.event_shape)
+                assert d.entropy().shape == (0,)
+                assert d.sample((2,), generator=seeded()).shape == (2, 0, *d.event_shape)
+            else:
+                self.check(case)
+                self.check(case, "reference")
+                if self.count(n, s):
+                    drawn = self.make(case).sample((3,), generator=seeded())
+                    assert bool((self.make(case).log_prob(drawn) > -torch.inf).all())
+
+    @pytest.mark.parametrize("tier", ["cpu", "reference"])
+    @pytest.mark.parametrize("n", [4, 2])
+    def test_padding_changes_nothing(self, tier, n):
+        lengths = torch.tensor(self.lengths).clamp(max=n)
+        case = replace(self.case(seeded(41), (2, 3), n, 3), lengths=lengths)
+        case = case.leaves()
+        masks = self.padding(case)
+        assert any(bool(m.any()) for m in masks.values())
+        found = []
+        for garbage in (0.0, torch.nan, torch.inf, -torch.inf, 1e30):
+            spoilt = case.changed(lambda n, x, g=garbage: x.detach().masked_fill(masks[n], g))
+            spoilt = spoilt.leaves()
+            d = self.make(spoilt, tier)
+            inputs = list(spoilt.arguments.values())
+            log_z = d.log_partition()
+            u = [torch.randn(x.shape, generator=seeded(42), dtype=F64) for x in inputs]
+            results = [log_z]
+            value = log_z.sin().sum()
+            for _ in range(3):
+                last = grad(value, inputs, create_graph=True, materialize_grads=True)
+                value = sum((x * y).sum() for x, y in zip(last, u, strict=True))
+                for name, x in zip(spoilt.arguments, last, strict=True):
+                    assert bool((x[masks[name]] == 0).all()), f"gradient in the padding of {name}"
+                results += last
+            results += [d.mode, *d.topk(3), d.entropy(), d.min_risk()]
+            results += [d.sample((20,), generator=seeded(43)), *d.marginals().values()]
+            results += [*grad(d.entropy().sum(), inputs, materialize_grads=True)]
+            results += [d.log_prob(d.mode), d.forest().log_partition()]
+            found.append(results)
+        for others in found[1:]:
+            for x, y in zip(found[0], others, strict=True):
+                assert torch.equal(x, y)
+
+    def test_padding_gives_the_numbers_of_the_smaller_problem(self):
+        case = self.ragged(44)
+        whole = self.make(case).log_partition()
+        for element in case.elements():
+            small = self.cut(case, element)
+            assert torch.equal(self.make(small).log_partition(), whole[element])
+
+    @abstractmethod
+    def cut(self, case: Case, element: tuple[int, ...]) -> Case:
+        """One element alone, without its padding."""
+
+    def test_layout_of_the_inputs_does_not_matter(self):
+        case = self.ragged(45)
+        plain = self.make(case)
+        strided = case.changed(_strided)
+        assert not all(x.is_contiguous() for x in strided.arguments.values())
+        assert torch.equal(self.make(strided).log_partition(), plain.log_partition())
+        for name, m in self.make(strided).marginals().items():
+            assert torch.equal(m, plain.marginals()[name])
+        # Expanded: one element for all, and one row for all.
+        wide = self.usual(46).changed(lambda _, x: x[(0,) * (x.ndim - 1)].expand(x.shape))
+        self.check(wide)
+        copied = wide.changed(lambda _, x: x.contiguous())
+        assert torch.equal(self.make(wide).log_partition(), self.make(copied).log_partition())
+
+    def test_lengths_of_any_integer_type(self):
+        case = self.ragged(47)
+        short = replace(case, lengths=case.lengths.to(torch.int32))
+        assert torch.equal(self.make(short).log_partition(), self.make(case).log_partition())
+
+    @pytest.mark.parametrize("dtype", [F64, F32], ids=["float64", "float32"])
+    def test_impossible_parts(self, dtype):
+        for seed in range(6):
+            case = self.ragged(50 + seed, dtype)
+            g = seeded(60 + seed)
+            self.check(
+                case.changed(
+                    lambda _, x, g=g: x.masked_fill(
+                        torch.rand(x.shape, generator=g) < 0.4, -torch.inf
+                    )
+                )
+            )
+
+    @pytest.mark.parametrize("tier", ["cpu", "reference"])
+    @pytest.mark.parametrize("dtype", [F64, F32], ids=["float64", "float32"])
+    def test_nothing_is_possible(self, dtype, tier):
+        case = self.ragged(70, dtype).changed(lambda _, x: torch.full_like(x, -torch.inf)).leaves()
+        d = self.make(case, tier)
+        log_z = d.log_partition()
+        empty = case.lengths == 0
+        assert_close(log_z, Enumeration(self, case).log_z().detach())
+        inputs = list(case.arguments.values())
+        u = [torch.ones_like(x) for x in inputs]
+        value = log_z.sum()
+        for _ in range(3):
+            last = grad(value, inputs, create_graph=True, materialize_grads=True)
+            assert all(bool((x == 0).all()) for x in last)
+            value = sum((x * y).sum() for x, y in zip(last, u, strict=True))
+            if not value.requires_grad:
+                break
+        for m in d.marginals().values():
+            assert bool((m == 0).all())
+        assert bool((d.mode == self.blank).all())
+        assert bool((d.min_risk() == self.blank).all())
+        assert torch.equal(d.topk(2)[1][0] == -torch.inf, log_z == -torch.inf)
+        assert torch.equal(d.log_prob(d.mode) == -torch.inf, log_z == -torch.inf)
+        assert not bool(d.entropy().isnan().any())
+        assert_close(d.covariance(d.potentials, d.potentials), torch.zeros_like(log_z))
+        if bool((~empty & (log_z == -torch.inf)).any()):
+            with pytest.raises(ForestError, match="no possible"):
+                d.sample((2,), generator=seeded())
+
+    @pytest.mark.parametrize("dtype", [F64, F32], ids=["float64", "float32"])
+    def test_huge_potentials_and_mixtures(self, dtype):
+        levels = torch.tensor([1e4, -1e4, 0.0, 90.0, -200.0, -torch.inf])
+        for seed in range(5):
+            g = seeded(80 + seed)
+
+            def huge(_: str, x: Tensor, g: torch.Generator = g) -> Tensor:
+                return 1e4 * torch.randn(x.shape, generator=g).to(x)
+
+            def mixed(_: str, x: Tensor, g: torch.Generator = g) -> Tensor:
+                level = levels[torch.randint(len(levels), x.shape, generator=g)].to(x)
+                # Multiples of 1/256 below 2**16 add up exactly in float32.
+                return ((level + x) * 256).round() / 256
+
+            self.check(self.ragged(90 + seed, dtype).changed(huge))
+            self.check(self.ragged(90 + seed, dtype).changed(mixed))
+            self.check(self.ragged(90 + seed, dtype).changed(mixed), "reference")
+
+    @pytest.mark.parametrize("dtype", [F64, F32], ids=["float64", "float32"])
+    def test_a_single_survivor(self, dtype):
+        """All parts but those of one event are impossible: everything follows from that event."""
+        case = self.usual(100, dtype, batch=()).leaves()
+        oracle = Enumeration(self, case)
+        for place in (0, len(oracle.events[0]) // 2, len(oracle.events[0]) - 1):
+            used = {n: torch.zeros_like(p) for n, p in oracle.potentials.items()}
+            for name, index in self.parts_of(oracle.events[0][place]):
+                used[name][index] = 1.0
+            touched = self._pulled_back(oracle, case, used)
+            alone = case.changed(
+                lambda n, x, t=touched: (50 * x.detach()).masked_fill(t[n] == 0, -torch.inf)
+            )
+            self.check(alone)
+            only = oracle.padded([oracle.events[0][place]])[0]
+            if int((torch.stack(Enumeration(self, alone).scores()) > -torch.inf).sum()) == 1:
+                d = self.make(alone)
+                assert torch.equal(d.mode, only)
+                assert torch.equal(d.sample((), generator=seeded()), only)
+
+    @pytest.mark.parametrize("value", [math.nan, math.inf])
+    def test_bad_values_are_refused_by_name(self, value, unchecked):
+        case = self.usual(110)
+        for name, x in case.arguments.items():
+            for place in (0, x.numel() - 1):
+                spoilt = x.clone()
+                spoilt.view(-1)[place] = value
+                with pytest.raises(ArgumentError, match=rf"^{name} must be finite or -inf"):
+                    self.make(replace(case, arguments=case.arguments | {name: spoilt}))
+
+    def test_wrong_shapes_and_types_are_refused_by_name(self, unchecked):
+        case = self.usual(111)
+        for name, x in case.arguments.items():
+            for wrong in (self.cut_short(name, x), x[..., None, None].expand(*x.shape, 2, 2)):
+                with pytest.raises(ArgumentError, match=r"must be \["):
+                    self.make(replace(case, arguments=case.arguments | {name: wrong}))
+            with pytest.raises(ArgumentError, match=rf"^{name} must be a float tensor"):
+                self.make(replace(case, arguments=case.arguments | {name: x.long()}))
+
+    def cut_short(self, name: str, x: Tensor) -> Tensor:
+        """An argument with one row too few to fit the others."""
+        return x[..., :-1]
+
+    def test_wrong_lengths_are_refused(self, unchecked):
+        case = self.usual(112)
+        n = self.sizes[0]
+        for wrong in (
+            torch.full((2, 3), n + 1),
+            torch.full((2, 3), -1),
+            torch.full((2,), n),
+            torch.full((2, 3), float(n)),
+            torch.full((2, 3), True),
+        ):
+            with pytest.raises(ArgumentError, match=r"^lengths must be"):
+                self.make(replace(case, lengths=wrong))
+
+    def test_wrong_tier_is_refused(self):
+        with pytest.raises(ArgumentError, match=r"^tier must be"):
+            self.make(self.usual(), "abacus")
+
+    def test_wrong_events_are_refused(self, unchecked):
+        d = self.make(self.usual(113))
+        event = d.mode
+        for wrong in (event[..., :-1], event.double(), event[0, 0].new_full(event.shape, 99)):
+            with pytest.raises(ArgumentError):
+                d.log_prob(wrong)
+
+    def test_sampling_wants_a_generator(self):
+        with pytest.raises(TypeError):
+            self.make(self.usual()).sample((2,))
+
+    @pytest.fixture
+    def any_threads(self) -> Iterator[Callable[[int], None]]:
+        before = torch.get_num_threads()
+        yield torch.set_num_threads
+        torch.set_num_threads(before)
+
+
+def _per_element(weights: Tensor, values: Tensor) -> Tensor:
+    return weights.reshape(weights.shape + (1,) * (values.ndim - weights.ndim)) * values
+
+
+def _strided(_: str, x: Tensor) -> Tensor:
+    """The same values at every second place of a transposed memory."""
+    room = torch.full((*reversed(x.shape), 2), torch.nan, dtype=x.dtype)[..., 0]
+    view = room.permute(*reversed(range(x.ndim)))
+    view.copy_(x)
+    return view
+
+
+def _surprise(observed: Tensor, expected: Tensor) -> float:
+    """p-value of Pearson's test, rare events taken together."""
+    common = expected >= 5
+    seen = torch.cat([observed[common], observed[~common].sum()[None]])
+    meant = torch.cat([expected[common], expected[~common].sum()[None]])
+    assert bool((seen[meant == 0] == 0).all())
+    seen, meant = seen[meant > 0], meant[meant > 0]
+    if len(seen) < 2:
+        return 1.0
+    statistic = float(((seen - meant) ** 2 / meant).sum())
+    return float(chi2.sf(statistic, len(seen) - 1))

@@ -1,0 +1,146 @@
+"""`HMM` in the shared suite, and its gradients as the expected counts of EM."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import grad
+
+from inout import HMM, ArgumentError
+from tests.contract.distribution_suite import F64, Case, DistributionSuite, Event, Part, seeded
+from tests.support import assert_close
+
+SYMBOLS = 5
+
+
+class TestHMM(DistributionSuite):
+    def make(self, case: Case, tier: str | None = None) -> HMM:
+        return HMM(**case.arguments, **case.others, lengths=case.lengths, tier=tier)
+
+    def case(
+        self, generator: torch.Generator, batch: tuple[int, ...], n: int, s: int, dtype: Any = F64
+    ) -> Case:
+        arguments = {
+            name: torch.randn(shape, generator=generator, dtype=F64).to(dtype)
+            for name, shape in {
+                "initial": (s,), "transition": (s, s), "emission": (s, SYMBOLS)
+            }.items()
+        }  # fmt: skip
+        symbols = torch.randint(SYMBOLS, (*batch, n), generator=generator)
+        return Case(arguments, batch, n, s, others={"observations": symbols})
+
+    def potentials(self, case: Case) -> dict[str, Tensor]:
+        symbols, batch = case.others["observations"], case.batch
+        given = case.arguments
+        # One-hot symbols times emission probabilities would do; -inf asks for a selection.
+        observed = torch.stack(
+            [given["emission"][:, int(x)] for x in symbols.reshape(-1).clamp(0, SYMBOLS - 1)]
+            or [given["emission"][:, 0]]
+        )[: symbols.numel()]
+        return {
+            "emissions": observed.reshape(*batch, case.n, case.s),
+            "transitions": given["transition"].expand(*batch, case.s, case.s),
+            "start": given["initial"].expand(*batch, case.s),
+        }
+
+    def events(self, n: int, s: int) -> list[Event]:
+        return list(product(range(s), repeat=n))
+
+    def count(self, n: int, s: int) -> int:
+        return s**n
+
+    def parts_of(self, event: Event) -> list[Part]:
+        parts: list[Part] = [("emissions", (t, y)) for t, y in enumerate(event)]
+        parts += [("transitions", (event[t - 1], event[t])) for t in range(1, len(event))]
+        return parts + ([("start", (event[0],))] if event else [])
+
+    def tensor(self, event: Event, n: int, s: int) -> Tensor:
+        return torch.tensor([*event, *[0] * (n - len(event))], dtype=torch.long)
+
+    def padding(self, case: Case) -> dict[str, Tensor]:
+        """Parameters have no padding; that of the observations has its own test."""
+        return {n: torch.zeros(x.shape, dtype=torch.bool) for n, x in case.arguments.items()}
+
+    def loss(self, guess: Event, truth: Event) -> float:
+        return sum(g != t for g, t in zip(guess, truth, strict=True))
+
+    def cut_short(self, name: str, x: Tensor) -> Tensor:
+        return x[:-1]
+
+    def cut(self, case: Case, element: tuple[int, ...]) -> Case:
+        length = case.length(element)
+        others = {"observations": case.others["observations"][element][:length]}
+        return Case(case.arguments, (), length, case.s, others=others)
+
+    @pytest.mark.parametrize("tier", ["cpu", "reference"])
+    def test_padding_changes_nothing(self, tier):
+        case = self.ragged(41).leaves()
+        found = []
+        for garbage in (0, -7, 10**9):
+            symbols = case.others["observations"].clone()
+            for element in case.elements():
+                symbols[element][case.length(element) :] = garbage
+            d = self.make(replace(case, others={"observations": symbols}), tier)
+            grads = grad(d.log_partition().sum(), case.arguments.values())
+            found.append([d.log_partition(), *grads, d.mode, d.entropy()])
+        for others in found[1:]:
+            for x, y in zip(found[0], others, strict=True):
+                assert torch.equal(x, y)
+
+
+@pytest.mark.parametrize("impossible", [False, True])
+def test_gradients_are_the_expected_counts_of_em(impossible):
+    """The E-step, counted out over all state sequences in plain Python."""
+    g = seeded(1)
+    s, lengths = 3, [5, 0, 1, 4]
+    initial = torch.rand(s, generator=g, dtype=F64)
+    transition = torch.rand(s, s, generator=g, dtype=F64)
+    emission = torch.rand(s, SYMBOLS, generator=g, dtype=F64)
+    if impossible:
+        initial[0] = 0
+        transition[1, 2] = transition[2, 2] = 0
+        emission[0, 3] = emission[2, 1] = 0
+    initial, transition, emission = (
+        x / x.sum(-1, keepdim=True) for x in (initial, transition, emission)
+    )
+    symbols = torch.randint(SYMBOLS, (len(lengths), 5), generator=g)
+    counts: list[Any] = [torch.zeros_like(x) for x in (initial, transition, emission)]
+    likelihoods = []
+    for words, length in zip(symbols.tolist(), lengths, strict=True):
+        paths = []
+        for path in product(range(s), repeat=length):
+            weight = 1.0
+            for t, state in enumerate(path):
+                before = initial[state] if t == 0 else transition[path[t - 1], state]
+                weight *= float(before) * float(emission[state, words[t]])
+            paths.append((weight, path))
+        total = math.fsum(weight for weight, _ in paths)
+        likelihoods.append(math.log(total))
+        for weight, path in paths:
+            for t, state in enumerate(path):
+                counts[2][state, words[t]] += weight / total
+                if t == 0:
+                    counts[0][state] += weight / total
+                else:
+                    counts[1][path[t - 1], state] += weight / total
+    logs = [x.log().requires_grad_() for x in (initial, transition, emission)]
+    hmm = HMM(*logs, symbols, lengths=torch.tensor(lengths))
+    assert_close(hmm.log_partition(), torch.tensor(likelihoods, dtype=F64))
+    for ours, truth in zip(grad(hmm.log_partition().sum(), logs), counts, strict=True):
+        assert_close(ours, truth)
+
+
+def test_observations_are_checked(unchecked):
+    logs = torch.zeros(2), torch.zeros(2, 2), torch.zeros(2, 3)
+    for wrong in (torch.tensor([0, 3]), torch.tensor([-1, 0])):
+        with pytest.raises(ArgumentError, match=r"^observations must be in 0\.\.2"):
+            HMM(*logs, wrong)
+    for wrong in (torch.tensor([0.0, 1.0]), torch.tensor(0), torch.tensor([True])):
+        with pytest.raises(ArgumentError, match=r"^observations must be integers"):
+            HMM(*logs, wrong)
