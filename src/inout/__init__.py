@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from inout.deduction import Facts as Facts
     from inout.deduction import Program as Program
     from inout.distributions import HMM as HMM
-    from inout.distributions import LinearChain as LinearChain
     from inout.distributions import PCFG as PCFG
+    from inout.distributions import LinearChain as LinearChain
     from inout.distributions import SemiMarkov as SemiMarkov
     from inout.distributions import SpanTree as SpanTree
     from inout.distributions import StructuredDistribution as StructuredDistribution
