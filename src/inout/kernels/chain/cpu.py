@@ -83,13 +83,19 @@ def bound_losses(emission, shift, scale, floor, carried, alpha, lost, share):
     """Sets lost[j] so that alpha[j] + lost[j] is at least the true weight; whether that is much.
 
     `carried` [s] is what the losses of the position before can amount to here, and `floor` what
-    underflow can take from a sum now, both before scaling. Much is more than a `share` of alpha.
+    underflow can take from a sum of entries up to 1 now, both before scaling. Where `lost` still
+    holds the losses before, these underflow on their way as well. Much is more than a `share` of
+    alpha.
     """
+    slack = floor
+    for i in range(emission.shape[0]):
+        slack += floor * lost[i]
     much = False
     for j in range(emission.shape[0]):
         lost[j] = 0
         if emission[j] > -np.inf:
-            lost[j] = (carried[j] * exp_below(emission[j] - shift) + floor) / scale
+            factor = exp_below(emission[j] - shift) + floor
+            lost[j] = (carried[j] * factor + slack) / scale
         if not lost[j] <= share * alpha[j]:
             much = True
     return much
@@ -137,6 +143,7 @@ def forward(
             if lossy or least * scale < tiny:
                 if not lossy:
                     carried[:] = 0
+                    lost[:] = 0
                 elif stationary:
                     spread(lost, factors[shared], carried)
                 else:
