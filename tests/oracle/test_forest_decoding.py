@@ -320,3 +320,17 @@ def test_scaled_semirings_take_any_magnitude() -> None:
     result = forest.evaluate(scaled, at_axioms)
     assert_close(scaled.log_abs(result), [2e4 + math.log(4)])
     assert_close(scaled.ratio(result)[:, 1], [(2 + 3 * 6) / 4])
+
+
+def test_samples_follow_weights_that_an_optimizer_changes():
+    weights = torch.tensor([0.0, -torch.inf], dtype=torch.float64, requires_grad=True)
+    builder = ForestBuilder()
+    for name in ("a", "b"):
+        builder.axiom(name)
+        builder.edge("S", [name])
+    forest = builder.build(goal="S", log_weights={"axioms": weights})
+    generator = torch.Generator().manual_seed(0)
+    assert {d.axioms[0] for d in forest.sample(20, generator=generator)} == {"a"}
+    with torch.no_grad():
+        weights.copy_(torch.tensor([-torch.inf, 0.0]))
+    assert {d.axioms[0] for d in forest.sample(20, generator=generator)} == {"b"}

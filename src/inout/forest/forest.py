@@ -284,10 +284,18 @@ class Forest:
         found = decoding.min_risk(self, gain)
         return found[0] if self.single_goal else found
 
-    @cached_property
+    @property
     def normalised(self) -> LocalForest:
-        """The locally normalised forest with alias tables, made once, for quick sampling."""
-        return LocalForest.of(self)
+        """The locally normalised forest with alias tables, for quick sampling.
+
+        Made once, and again only when a relation's weights were changed in place, as optimizers do.
+        """
+        versions = [weights._version for weights in self.relations.values()]
+        kept = self.__dict__.get("_normalised")
+        if kept is None or kept[0] != versions:
+            kept = self.__dict__["_normalised"] = (versions, LocalForest.of(self))
+        local: LocalForest = kept[1]
+        return local
 
     def sample(self, n: int, *, generator: torch.Generator) -> Derivations | list[Derivations]:
         """n independent derivations, each with probability weight / Z.
