@@ -55,7 +55,7 @@ def _run(workload: Workload, quick: bool) -> Report | None:
     _say(f"{workload.name}: timing")
     figures = []
     for figure in stages.measure(state):
-        _say(f"  {figure.name}: {figure.value:,.4g} {figure.unit}")
+        _say(f"  {figure}")
         figures.append(figure)
     return Report(workload.name, quick, machine, agreements, figures)
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("numpy", "numba", "torch", "polars")
+PACKAGES = ("numpy", "numba", "torch", "triton", "polars")
+PEERS = ("torch-struct", "pytorch-crf", "hmmlearn")
 ROOT = Path(__file__).parents[1]
 
 
@@ -25,7 +28,9 @@ def describe_machine(single_thread: bool) -> dict[str, Any]:
         "load before": f"{os.getloadavg()[0]:.1f} processes",
         "memory": f"{_memory_gib():.0f} GiB",
         "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
-        "libraries": ", ".join(f"{name} {_version(name)}" for name in PACKAGES),
+        **_gpu(),
+        "libraries": _versions(PACKAGES),
+        "peers": _versions(PEERS),
     }
 
 
@@ -51,8 +56,21 @@ def _memory_gib() -> float:
     return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
 
 
-def _version(package: str) -> str:
+def _gpu() -> dict[str, str]:
+    """The GPU and its driver, nothing where there is none; torch need not be imported for it."""
+    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     try:
-        return version(package)
-    except PackageNotFoundError:
-        return "missing"
+        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+    names = [", driver ".join(map(str.strip, line.split(","))) for line in found.splitlines()]
+    return {"GPU": "; ".join(names)} if names else {}
+
+
+def _versions(packages: Sequence[str]) -> str:
+    """Those that are installed, with their versions."""
+    found = []
+    for package in packages:
+        with suppress(PackageNotFoundError):
+            found.append(f"{package} {version(package)}")
+    return ", ".join(found) or "none installed"

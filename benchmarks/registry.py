@@ -54,5 +54,12 @@ WORKLOADS = {
             "a WSJ grammar and a toy grammar from facts to a ready forest; the first use",
             "deduction",
         ),
+        Workload(
+            "chain",
+            "chains, HMMs, segmentations beside torch-struct, pytorch-crf, hmmlearn on two cores",
+            "chain",
+        ),
+        Workload("pcfg", "trees of a grammar beside torch-struct on two cores", "pcfg"),
+        Workload("gpu", "every dense family on an NVIDIA GPU; the bounds are for an H200", "gpu"),
     )
 }

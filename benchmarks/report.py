@@ -35,6 +35,12 @@ class Figure:
     at_least: float | None = None
     at_most: float | None = None
     repeats: int = 1  # the value is, or is made of, medians over so many runs
+    failure: str | None = None  # why there is no value
+
+    @classmethod
+    def failed(cls, name: str, message: str) -> Figure:
+        """A figure that could not be computed, which counts as a bound that is missed."""
+        return cls(name, float("nan"), "", failure=message)
 
     @property
     def bound(self) -> str | None:
@@ -46,19 +52,28 @@ class Figure:
     @property
     def holds(self) -> bool | None:
         """Whether the bound is met; None if there is none."""
+        if self.failure is not None:
+            return False
         if self.at_least is not None:
             return self.value >= self.at_least
         return None if self.at_most is None else self.value <= self.at_most
 
     def summary(self) -> dict[str, Any]:
         """The figure as the last line of a run has it."""
+        failed = {} if self.failure is None else {"failure": self.failure}
         return {
             "name": self.name,
-            "value": float(f"{self.value:.6g}"),
+            "value": float(f"{self.value:.6g}") if self.failure is None else None,
             "unit": self.unit,
             "bound": self.bound,
             "holds": self.holds,
+            **failed,
         }
+
+    def __str__(self) -> str:
+        if self.failure is not None:
+            return f"{self.name}: failed: {self.failure}"
+        return f"{self.name}: {self.value:,.4g} {self.unit}"
 
 
 @dataclass(frozen=True)
@@ -83,7 +98,7 @@ class Report:
         figures = [
             (
                 figure.name,
-                f"{figure.value:,.4g}",
+                f"{figure.value:,.4g}" if figure.failure is None else "failed",
                 figure.unit,
                 figure.bound or "",
                 {True: "yes", False: "NO", None: ""}[figure.holds],
@@ -91,6 +106,7 @@ class Report:
             )
             for figure in self.figures
         ]
+        failures = [f"- {figure}" for figure in self.figures if figure.failure is not None]
         return "\n".join(
             [
                 f"# Benchmark `{self.workload}`{' (quick)' if self.quick else ''}",
@@ -105,6 +121,7 @@ class Report:
                 "",
                 *_table(("figure", "value", "unit", "bound", "holds", "repeats"), figures),
                 "",
+                *([*failures, ""] if failures else []),
             ]
         )
 

@@ -11,7 +11,8 @@ from tests.support import assert_close
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 
-SIZES = [(7, 5), (12, 20), (3, 1), (1, 4), (9, 100)]
+# The last has more labels than a Triton program holds: matrix products.
+SIZES = [(7, 5), (12, 20), (3, 1), (1, 4), (9, 100), (5, 150)]
 KINDS = ["plain", "masked", "large", "impossible"]
 
 
@@ -94,11 +95,3 @@ def test_samples_follow_the_marginals_and_the_seed() -> None:
     frequencies = torch.nn.functional.one_hot(labels, 3).double().mean(0) * real
     # Five standard deviations of a frequency.
     assert bool(((frequencies - marginals).abs() < 5 * 0.5 / count**0.5).all())
-
-
-def test_more_labels_than_a_program_holds_are_refused() -> None:
-    from inout import ArgumentError
-
-    chain = LinearChain(torch.zeros(2, 200).cuda(), torch.zeros(200, 200).cuda())
-    with pytest.raises(ArgumentError, match="at most 128 labels"):
-        chain.log_partition()

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 
 from benchmarks import __main__ as command
 from benchmarks import report
+from benchmarks.data import DataMissingError
+from benchmarks.peers import peer
 from benchmarks.registry import WORKLOADS, Stages, Workload
 from benchmarks.report import Agreement, Figure
 from benchmarks.timing import alternate
@@ -59,6 +62,29 @@ def test_a_missed_bound_is_an_error(run, figure):
     code, last, _ = run([], [figure])
     assert code == 1
     assert json.loads(last)["holds"] is False
+
+
+def test_a_figure_that_failed_is_reported_and_the_rest_goes_on(run, tmp_path):
+    figures = [Figure.failed("speed", "TypeError: no kernel"), Figure("x", 1.0, "s")]
+    code, last, _ = run([], figures)
+    assert code == 1
+    document = json.loads(last)
+    assert [f["value"] for f in document["figures"]] == [None, 1.0]
+    assert document["figures"][0]["failure"] == "TypeError: no kernel"
+    table = (tmp_path / "results" / "made-up.md").read_text(encoding="utf-8")
+    assert "- speed: failed: TypeError: no kernel" in table
+
+
+def test_a_missing_peer_is_named_with_what_installs_it():
+    with pytest.raises(DataMissingError, match=r"some-peer.*make bench"):
+        peer("no_module_of_this_name", "some-peer")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_the_workload_says_so(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["benchmarks", "run", "gpu", "--quick"])
+    assert command.main() == 2
+    assert "needs an NVIDIA GPU" in capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.parametrize("difference", [1e-9, NAN, float("inf")])

@@ -15,7 +15,7 @@ from torch import Tensor
 from inout._core.errors import ArgumentError, ForestError
 from inout.distributions.chain import LinearChain
 from inout.distributions.semi_markov import SemiMarkov
-from inout.kernels.semichain import op
+from inout.kernels.semichain.cpu_passes import CpuPasses
 from tests.contract import distribution_suite
 from tests.contract.distribution_suite import Case, DistributionSuite, Event, Part
 from tests.support import assert_close
@@ -416,7 +416,7 @@ def test_large_potentials_that_nearly_tie(dtype: torch.dtype) -> None:
     x = randn(3, 6, 3, 2, 2, dtype=dtype)
     x += 12345.6 * torch.arange(1, 4)[:, None, None]
     check(x)
-    assert not np.isnan(op._Passes(x, torch.tensor([6, 6, 6])).fits).any()
+    assert not np.isnan(CpuPasses(x, torch.tensor([6, 6, 6])).fits).any()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -429,7 +429,7 @@ def test_scales_that_differ_between_widths(dtype: torch.dtype) -> None:
     x[0, 5, 0] = -torch.inf
     x[1, :, 0, :, 0] -= 900.0
     check(x)
-    passes = op._Passes(x, torch.tensor([6, 6]))
+    passes = CpuPasses(x, torch.tensor([6, 6]))
     assert bool(np.isnan(passes.fits).any())
     assert_close(SemiMarkov(x).log_partition(), SemiMarkov(x.double()).log_partition())
 
@@ -448,7 +448,7 @@ def test_tempting_potentials_of_impossible_labels(dtype: torch.dtype) -> None:
 def test_ordinary_potentials_do_not_need_log_space() -> None:
     x = 3 * randn(4, 40, 6, 5, 5, dtype=torch.float32)
     x[1, :, :, :, 0] = -torch.inf
-    passes = op._Passes(x, torch.tensor([40, 40, 0, 1]))
+    passes = CpuPasses(x, torch.tensor([40, 40, 0, 1]))
     assert not np.isnan(passes.fits).any()
 
 

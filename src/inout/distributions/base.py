@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import copy
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ from torch.distributions import Distribution
 from torch.distributions.kl import register_kl
 
 from inout._core.errors import ArgumentError
+from inout.distributions.arguments import broadcasts
 from inout.forest import Forest
 
 Potentials = dict[str, Tensor]
@@ -231,27 +232,3 @@ def _kl(p: StructuredDistribution, q: StructuredDistribution) -> Float[Tensor, "
     mine, its = p._in_double(), q._in_double()
     result = mine.cross_entropy(its) - mine.entropy()
     return result.to(next(iter(p.potentials.values())).dtype)
-
-
-def broadcasts(shape: torch.Size, wanted: Sequence[int]) -> bool:
-    """Whether a tensor of `shape` can be expanded to the shape `wanted`."""
-    own = [1] * (len(wanted) - len(shape)) + list(shape)
-    return len(own) == len(wanted) and all(
-        size in (1, whole) for size, whole in zip(own, wanted, strict=True)
-    )
-
-
-def refuse_bad_values(name: str, potential: Tensor, used: Tensor | None = None) -> None:
-    """Raise unless all values (those in the mask `used`, if given) are floats below +inf."""
-    if not potential.is_floating_point():
-        raise ArgumentError(f"{name} must be a float tensor. Got {potential.dtype}")
-    # One pass without memory of its own when all is well: the largest value is NaN if any is.
-    if potential.numel() == 0 or bool(potential.detach().amax() < torch.inf):
-        return
-    bad = torch.isnan(potential) | (potential == torch.inf)
-    if used is not None:
-        bad = bad & used
-    if bool(bad.any()):
-        place = bad.nonzero()[0].tolist()
-        value = potential.expand(bad.shape)[tuple(place)].item()
-        raise ArgumentError(f"{name} must be finite or -inf. Got {value} at {place}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from itertools import product
+from math import isnan
 
 import numpy as np
 import torch
@@ -12,17 +13,22 @@ from torch import Tensor
 
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError, ForestError
-from inout.distributions.base import (
-    Potentials,
-    StructuredDistribution,
+from inout.distributions.arguments import (
     broadcasts,
+    checked_lengths,
+    is_integer,
+    of_one_dtype,
+    random_seed,
     refuse_bad_values,
+    refuse_non_floats,
 )
+from inout.distributions.base import Potentials, StructuredDistribution
 from inout.forest import Forest, Item
 from inout.forest.assembly import assemble
 from inout.forest.labels import LazyLabels
 from inout.kernels.chain import op
 from inout.kernels.chain.reference import reference_log_partition
+from inout.kernels.tiers import choose_tier
 
 
 class LinearChain(StructuredDistribution):
@@ -34,7 +40,8 @@ class LinearChain(StructuredDistribution):
 
     log Z and its gradient cost O(b n s²) time, and memory O(b n s) besides the potentials and
     their gradients. Potentials in half precision are computed in float32. `tier="reference"`
-    computes log Z and its derivatives in plain torch code instead of the compiled kernels.
+    computes log Z and its derivatives in plain torch code instead of the compiled kernels. NaN
+    and +inf are refused, at the latest by the first query.
 
     >>> import torch
     >>> chain = LinearChain(torch.zeros(3, 2), torch.tensor([[0.0, -torch.inf], [0.0, 0.0]]))
@@ -75,14 +82,8 @@ class LinearChain(StructuredDistribution):
                 f"transitions must be {[s, s]} or {[*batch_shape, steps, s, s]} for these "
                 f"emissions. Got {list(transitions.shape)}"
             )
-        compiled = "cpu" if emissions.device.type == "cpu" else "gpu"
-        if tier not in (None, compiled, "reference"):
-            raise ArgumentError(
-                f'tier must be "{compiled}" (for tensors on {emissions.device}), "reference" or '
-                f"None. Got {tier!r}"
-            )
-        self.tier = tier
-        self.lengths = _checked_lengths(lengths, batch_shape, n, emissions.device)
+        self.tier = choose_tier(emissions.device, tier)
+        self.lengths = checked_lengths(lengths, batch_shape, n, emissions.device)
         potentials = {"emissions": emissions, "transitions": transitions}
         for name, potential in (("start", start), ("end", end)):
             if potential is None:
@@ -93,12 +94,34 @@ class LinearChain(StructuredDistribution):
                 )
             potentials[name] = potential
         super().__init__(batch_shape, torch.Size([n]), validate_args=False)
-        real = self._real[..., None]
-        between = None if self.stationary else real[..., 1:, :, None]
-        used = {"emissions": real, "transitions": between}
         for name, potential in potentials.items():
-            refuse_bad_values(name, potential, used.get(name))
-        self.potentials = _of_one_dtype(potentials)
+            refuse_non_floats(name, potential)
+        self.potentials = of_one_dtype(potentials)
+        self._values_checked = False
+        if emissions.device.type == "cpu":
+            self._refuse_bad_values(
+                name for name in potentials if self.stationary or name != "transitions"
+            )
+
+    def _refuse_bad_values(self, names: Iterable[str]) -> None:
+        """Raise if one of these potentials has NaN or +inf where it counts.
+
+        Reading position-specific transitions costs a tenth of log Z, and any answer from a GPU a
+        wait: these are looked at only when log Z is NaN, or before the first decoding.
+        """
+        real = self._real[..., None]
+        used = {"emissions": real}
+        if not self.stationary:
+            used["transitions"] = real[..., 1:, :, None]
+        for name in names:
+            refuse_bad_values(name, self.potentials[name], used.get(name))
+
+    def _checked_flat(self) -> tuple[Tensor, Tensor, Tensor]:
+        """As `_flat`, of the potentials, once they are known to be valid."""
+        if not self._values_checked:
+            self._refuse_bad_values(self.potentials)
+            self._values_checked = True
+        return self._flat(self.potentials)
 
     @property
     def size(self) -> tuple[int, int, int]:
@@ -123,16 +146,11 @@ class LinearChain(StructuredDistribution):
         """Emissions [b n s] with start and end in them, transitions [bt nt s s], lengths [b]."""
         b, n, s = self.size
         emissions = potentials["emissions"]
-        positions = torch.arange(n, device=emissions.device)[:, None]
-        if "start" in potentials:
-            emissions = torch.where(
-                positions == 0, emissions + potentials["start"][..., None, :], emissions
-            )
-        if "end" in potentials:
-            last = (self.lengths[..., None] - 1)[..., None]
-            emissions = torch.where(
-                positions == last, emissions + potentials["end"][..., None, :], emissions
-            )
+        for name, place in (("start", 0), ("end", self.lengths[..., None, None] - 1)):
+            if name in potentials:
+                positions = torch.arange(n, device=emissions.device)[:, None]
+                more = emissions + potentials[name][..., None, :]
+                emissions = torch.where(positions == place, more, emissions)
         transitions = potentials["transitions"]
         block = (1, s, s) if self.stationary else (max(n - 1, 0), s, s)
         own_dims = 2 if self.stationary else 3
@@ -144,8 +162,15 @@ class LinearChain(StructuredDistribution):
         return emissions.reshape(b, n, s), transitions, self.lengths.reshape(-1)
 
     def _log_partition(self, potentials: Potentials) -> Float[Tensor, "*b"]:
-        log_z = reference_log_partition if self.tier == "reference" else op.log_partition
-        return log_z(*self._flat(potentials)).reshape(self.batch_shape)
+        reference = self.tier == "reference"
+        log_z = (reference_log_partition if reference else op.log_partition)(
+            *self._flat(potentials)
+        )
+        # One number to wait for, where this is a GPU's: no log Z is +inf, so no sum makes NaN.
+        if not self._values_checked and isnan(float(log_z.detach().sum())):
+            self._refuse_bad_values(self.potentials)
+        self._values_checked = True
+        return log_z.reshape(self.batch_shape)
 
     def _checked_labels(self, event: Tensor) -> Tensor:
         """Labels [*s *b n] with 0 beyond each element's length."""
@@ -219,7 +244,7 @@ class LinearChain(StructuredDistribution):
 
         Ties go to smaller labels, the last position first.
         """
-        return self._labels(op.best_labels(*self._flat(self.potentials)))
+        return self._labels(op.best_labels(*self._checked_flat()))
 
     def topk(self, k: int) -> tuple[Int[Tensor, "k *b n"], Float[Tensor, " k *b"]]:
         """The k most probable labellings, best first, and their log-probabilities [k *b].
@@ -228,15 +253,14 @@ class LinearChain(StructuredDistribution):
         log-probabilities are differentiable. O(k b n s²) time, O(k n s) memory for each thread.
         """
         k = at_least("k", k, 1)
-        flat_labels, scores = op.k_best_labels(*self._flat(self.potentials), k)
+        flat_labels, scores = op.k_best_labels(*self._checked_flat(), k)
         labels = self._labels(flat_labels)
         missing = scores.reshape(k, *self.batch_shape) == -torch.inf
         return labels, torch.where(missing, -torch.inf, self.log_prob(labels))
 
     def _sample(self, count: int, generator: torch.Generator) -> Int[Tensor, "m *b n"]:
-        bits = torch.randint(-(2**63), 2**63 - 1, (), generator=generator, device=generator.device)
-        seed = int(bits) % 2**64
-        labels = self._labels(op.sample_labels(*self._flat(self.potentials), count, seed))
+        seed = random_seed(generator)
+        labels = self._labels(op.sample_labels(*self._checked_flat(), count, seed))
         if bool((labels < 0).any()):
             raise ForestError("an element of the batch has no possible labelling to sample")
         return labels
@@ -385,13 +409,13 @@ class HMM(LinearChain):
             ("emission", emission),
         ):
             refuse_bad_values(name, given)
-        if observations.ndim < 1 or not _is_integer(observations):
+        if observations.ndim < 1 or not is_integer(observations):
             raise ArgumentError(
                 "observations must be integers [*b n]. "
                 f"Got {observations.dtype} {list(observations.shape)}"
             )
         *batch_shape, n = observations.shape
-        lengths = _checked_lengths(lengths, torch.Size(batch_shape), n, observations.device)
+        lengths = checked_lengths(lengths, torch.Size(batch_shape), n, observations.device)
         inside = torch.arange(n, device=lengths.device) < lengths[..., None]
         symbols = observations.where(inside, 0).long()
         if symbols.numel() and not (int(symbols.min()) >= 0 and int(symbols.max()) < v):
@@ -402,30 +426,3 @@ class HMM(LinearChain):
         self.initial, self.transition, self.emission = initial, transition, emission
         self.observations = observations
         super().__init__(emission.T[symbols], transition, initial, None, lengths, tier=tier)
-
-
-def _is_integer(x: Tensor) -> bool:
-    return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
-
-
-def _checked_lengths(
-    lengths: Tensor | None, batch_shape: torch.Size, n: int, device: torch.device
-) -> Int[Tensor, "*b"]:
-    if lengths is None:
-        return torch.full(batch_shape, n, device=device)
-    if lengths.shape != batch_shape or not _is_integer(lengths):
-        raise ArgumentError(
-            f"lengths must be integers {list(batch_shape)}. "
-            f"Got {lengths.dtype} {list(lengths.shape)}"
-        )
-    if bool(((lengths < 0) | (lengths > n)).any()):
-        raise ArgumentError(f"lengths must be in 0..{n}. Got {lengths.tolist()}")
-    return lengths.long()
-
-
-def _of_one_dtype(potentials: Potentials) -> Potentials:
-    """All in the widest of their dtypes, at least float32."""
-    dtype = torch.float32
-    for potential in potentials.values():
-        dtype = torch.promote_types(dtype, potential.dtype)
-    return {name: potential.to(dtype) for name, potential in potentials.items()}

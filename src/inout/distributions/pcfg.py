@@ -10,12 +10,16 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
-from inout.distributions.base import Potentials, broadcasts, refuse_bad_values
+from inout.distributions.arguments import (
+    broadcasts,
+    of_one_dtype,
+    random_seed,
+    refuse_bad_values,
+)
+from inout.distributions.base import Potentials
 from inout.distributions.span_tree import catalan, pack_edges, split_places
 from inout.distributions.trees import (
     TreeDistribution,
-    of_one_dtype,
-    random_seed,
     unrelated_zero,
 )
 from inout.forest import Forest, Item
@@ -79,7 +83,7 @@ class PCFG(TreeDistribution):
                     f"{name} must be {list(own)} or {list(wanted)} for {nt} nonterminals and {pt} "
                     f"preterminals. Got {list(given.shape)}"
                 )
-        self._set_shape(batch_shape, n, lengths, tier)
+        self._set_shape(batch_shape, n, lengths, tier, preterminals.device)
         refuse_bad_values("root", root)
         refuse_bad_values("rules", rules)
         refuse_bad_values("preterminals", preterminals, self._real[..., None])

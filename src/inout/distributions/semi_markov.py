@@ -11,17 +11,22 @@ from torch import Tensor
 
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError, ForestError
-from inout.distributions.base import (
-    Potentials,
-    StructuredDistribution,
+from inout.distributions.arguments import (
     broadcasts,
+    checked_lengths,
+    is_integer,
+    of_one_dtype,
+    random_seed,
     refuse_bad_values,
+    refuse_non_floats,
 )
+from inout.distributions.base import Potentials, StructuredDistribution
 from inout.forest import Forest, Item
 from inout.forest.assembly import assemble
 from inout.forest.labels import LazyLabels
 from inout.kernels.semichain import op
 from inout.kernels.semichain.reference import reference_log_partition
+from inout.kernels.tiers import choose_tier
 
 
 class SemiMarkov(StructuredDistribution):
@@ -66,30 +71,15 @@ class SemiMarkov(StructuredDistribution):
         shape = log_potentials.shape
         if len(shape) < 4 or shape[-1] != shape[-2]:
             raise ArgumentError(f"log_potentials must be [*b n w s s]. Got {list(shape)}")
-        if not log_potentials.is_floating_point():
-            raise ArgumentError(
-                f"log_potentials must be a float tensor. Got {log_potentials.dtype}"
-            )
+        refuse_non_floats("log_potentials", log_potentials)
         batch_shape, (n, w, s) = shape[:-4], shape[-4:-1]
         if w == 0 or s == 0:
             raise ArgumentError(
                 f"log_potentials must have at least one width and one label. Got {list(shape)}"
             )
-        if lengths is None:
-            lengths = torch.full(batch_shape, n, device=log_potentials.device)
-        if lengths.shape != batch_shape or not _is_integer(lengths):
-            raise ArgumentError(
-                f"lengths must be integers {list(batch_shape)}. "
-                f"Got {lengths.dtype} {list(lengths.shape)}"
-            )
-        if bool(((lengths < 0) | (lengths > n)).any()):
-            raise ArgumentError(f"lengths must be in 0..{n}. Got {lengths.tolist()}")
-        if tier not in (None, "cpu", "reference"):
-            raise ArgumentError(f'tier must be "cpu", "reference" or None. Got {tier!r}')
-        if log_potentials.dtype in (torch.float16, torch.bfloat16):
-            log_potentials = log_potentials.float()
-        self.lengths, self.tier = lengths.long(), tier
-        self.potentials = {"log_potentials": log_potentials}
+        self.tier = choose_tier(log_potentials.device, tier)
+        self.lengths = checked_lengths(lengths, batch_shape, n, log_potentials.device)
+        self.potentials = of_one_dtype({"log_potentials": log_potentials})
         super().__init__(batch_shape, torch.Size([n]), validate_args=False)
         # The mask of what counts costs a tenth of log Z: made only if something is amiss.
         if log_potentials.numel() and not bool(log_potentials.detach().amax() < torch.inf):
@@ -136,7 +126,7 @@ class SemiMarkov(StructuredDistribution):
         wanted = [*self.batch_shape, n]
         samples = event.shape[: max(event.ndim - len(wanted), 0)]
         fits = event.shape[-1:] == (n,) and broadcasts(event.shape, [*samples, *wanted])
-        if not fits or not _is_integer(event):
+        if not fits or not is_integer(event):
             raise ArgumentError(
                 f"events must be integers [..., {', '.join(map(str, wanted))}]. "
                 f"Got {event.dtype} {list(event.shape)}"
@@ -201,8 +191,7 @@ class SemiMarkov(StructuredDistribution):
         return labels, torch.where(missing, -torch.inf, self.log_prob(labels))
 
     def _sample(self, count: int, generator: torch.Generator) -> Int[Tensor, "m *b n"]:
-        bits = torch.randint(-(2**63), 2**63 - 1, (), generator=generator, device=generator.device)
-        seed = int(bits) % 2**64
+        seed = random_seed(generator)
         labels, possible = op.sample_segments(*self._flat(self.potentials), count, seed)
         if count > 0 and not bool(possible.all()):
             raise ForestError("an element of the batch has no possible segmentation to sample")
@@ -315,7 +304,3 @@ class _Lattice(LazyLabels):
         """(axiom rows, goals, labels)."""
         goals = self.first_goal + np.arange(self.segments.size[0])
         return np.arange(self.num_axioms), goals, self
-
-
-def _is_integer(x: Tensor) -> bool:
-    return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)

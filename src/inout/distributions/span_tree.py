@@ -11,11 +11,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
-from inout.distributions.base import Potentials, refuse_bad_values
+from inout.distributions.arguments import of_one_dtype, random_seed, refuse_bad_values
+from inout.distributions.base import Potentials
 from inout.distributions.trees import (
     TreeDistribution,
-    of_one_dtype,
-    random_seed,
     unrelated_zero,
     used_rows,
 )
@@ -58,7 +57,7 @@ class SpanTree(TreeDistribution):
             raise ArgumentError(
                 f"log_potentials must be [*b n n s] with at least one label. Got {list(shape)}"
             )
-        self._set_shape(shape[:-3], shape[-2], lengths, tier)
+        self._set_shape(shape[:-3], shape[-2], lengths, tier, log_potentials.device)
         refuse_bad_values("log_potentials", log_potentials, self._spans[..., None])
         self.potentials = of_one_dtype({"log_potentials": log_potentials})
 

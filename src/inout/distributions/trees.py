@@ -13,9 +13,11 @@ from torch import Tensor
 
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError, ForestError
-from inout.distributions.base import Potentials, StructuredDistribution, broadcasts
+from inout.distributions.arguments import broadcasts, checked_lengths
+from inout.distributions.base import Potentials, StructuredDistribution
 from inout.forest import Forest
 from inout.kernels.cky.spans import op as spans
+from inout.kernels.tiers import choose_tier
 
 MAX_SUPPORT = 1_000_000
 
@@ -29,25 +31,19 @@ class TreeDistribution(StructuredDistribution):
     """
 
     lengths: Tensor
-    tier: str | None
+    tier: str
 
     def _set_shape(
-        self, batch_shape: torch.Size, n: int, lengths: Tensor | None, tier: str | None
+        self,
+        batch_shape: torch.Size,
+        n: int,
+        lengths: Tensor | None,
+        tier: str | None,
+        device: torch.device,
     ) -> None:
         """Checks the lengths and the tier, and fixes batch and event shape."""
-        if lengths is None:
-            lengths = torch.full(batch_shape, n)
-        inexact = lengths.is_floating_point() or lengths.dtype == torch.bool
-        if lengths.shape != batch_shape or inexact:
-            raise ArgumentError(
-                f"lengths must be integers {list(batch_shape)}. "
-                f"Got {lengths.dtype} {list(lengths.shape)}"
-            )
-        if bool(((lengths < 0) | (lengths > n)).any()):
-            raise ArgumentError(f"lengths must be in 0..{n}. Got {lengths.tolist()}")
-        if tier not in (None, "cpu", "reference"):
-            raise ArgumentError(f'tier must be "cpu", "reference" or None. Got {tier!r}')
-        self.lengths, self.tier = lengths.long(), tier
+        self.lengths = checked_lengths(lengths, batch_shape, n, device)
+        self.tier = choose_tier(device, tier)
         torch.distributions.Distribution.__init__(
             self, batch_shape, torch.Size([n, n]), validate_args=False
         )
@@ -55,13 +51,14 @@ class TreeDistribution(StructuredDistribution):
     @property
     def _real(self) -> Bool[Tensor, "*b n"]:
         """Which positions are within their element's length."""
-        return torch.arange(self.event_shape[0]) < self.lengths[..., None]
+        positions = torch.arange(self.event_shape[0], device=self.lengths.device)
+        return positions < self.lengths[..., None]
 
     @property
     def _spans(self) -> Bool[Tensor, "*b n n"]:
         """Which spans i..j an element can have: i <= j < length."""
         n = self.event_shape[0]
-        ordered = torch.ones(n, n, dtype=torch.bool).triu()
+        ordered = torch.ones(n, n, dtype=torch.bool, device=self.lengths.device).triu()
         return self._real[..., None, :] & ordered
 
     @property
@@ -107,7 +104,8 @@ class TreeDistribution(StructuredDistribution):
 
     def _nothing(self, *leading: int) -> Tensor:
         """Events without any span."""
-        return torch.full((*leading, *self.batch_shape, *self.event_shape), -1)
+        shape = (*leading, *self.batch_shape, *self.event_shape)
+        return torch.full(shape, -1, device=self.lengths.device)
 
     def _draw(self, count: int, generator: torch.Generator) -> Tensor:
         """Labelled trees [count b n n] from the family's kernel."""
@@ -132,7 +130,8 @@ class TreeDistribution(StructuredDistribution):
         """
         k = at_least("k", k, 1)
         if self._empty:
-            events, scores = self._nothing(k), torch.full((k, *self.batch_shape), -torch.inf)
+            events = self._nothing(k)
+            scores = torch.full((k, *self.batch_shape), -torch.inf, device=events.device)
         else:
             with torch.no_grad():
                 flat, flat_scores = self._k_best(k)
@@ -180,23 +179,10 @@ class TreeDistribution(StructuredDistribution):
         return events.expand(-1, *self.batch_shape, *self.event_shape) if expand else events
 
 
-def of_one_dtype(potentials: Potentials) -> Potentials:
-    """The potentials in one dtype that the kernels compute in: the widest, at least float32."""
-    dtype = torch.float32
-    for potential in potentials.values():
-        dtype = torch.promote_types(dtype, potential.dtype)
-    return {name: potential.to(dtype) for name, potential in potentials.items()}
-
-
 def unrelated_zero(potentials: Potentials) -> Float[Tensor, ""]:
     """0 with gradient 0 in all potentials, for a log Z that depends on none of them."""
-    total: Tensor = sum((p[..., :0].sum() for p in potentials.values()), torch.zeros(()))
+    total: Tensor = sum(p[..., :0].sum() for p in potentials.values())  # type: ignore[assignment]
     return total
-
-
-def random_seed(generator: torch.Generator) -> int:
-    """64 bits from the generator."""
-    return int(torch.randint(-(2**63), 2**63 - 1, (), generator=generator).item()) % 2**64
 
 
 def used_rows(forest: Forest, k: int) -> Iterator[list[tuple[float, np.ndarray]]]:

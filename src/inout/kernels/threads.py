@@ -1,13 +1,23 @@
-"""Running a kernel over parts of a batch in threads; kernels release the interpreter lock."""
+"""Running a kernel over parts of a batch in threads; kernels release the interpreter lock.
+
+The threads are those of torch's own OpenMP, where it has one. After each of its operations torch
+lets its threads spin for about a millisecond in wait of more work: a pool of our own would have
+to share the cores with them just when a model's layers and our kernels take turns.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 import torch
+
+_TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 @cache
@@ -15,9 +25,32 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="inout")
 
 
-# A forked process has none of its parent's threads: waiting for them would never end.
+@cache
+def _openmp() -> Any | None:
+    """GNU OpenMP as torch has loaded it, or None."""
+    for path in (Path(torch.__file__).parent / "lib").glob("libgomp*.so*"):
+        try:
+            library = ctypes.CDLL(str(path), mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+        except OSError:  # there, but not what torch uses
+            continue
+        break
+    else:
+        return None
+    library.GOMP_parallel.argtypes = [_TASK, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
+    library.GOMP_parallel.restype = None
+    library.omp_get_thread_num.restype = ctypes.c_int
+    return library
+
+
+def _after_fork() -> None:
+    """A forked process has none of its parent's threads: waiting for them would never end."""
+    global _openmp
+    _pool.cache_clear()
+    _openmp = lambda: None  # type: ignore[assignment]  # noqa: E731
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def over_batch(part: Callable[[int, int], None], size: int, work: int) -> None:
@@ -31,8 +64,40 @@ def over_batch(part: Callable[[int, int], None], size: int, work: int) -> None:
         part(0, size)
         return
     bounds = [size * k // threads for k in range(threads + 1)]
-    # The caller's thread takes the first range itself.
-    others = [_pool(threads).submit(part, bounds[k], bounds[k + 1]) for k in range(1, threads)]
-    part(0, bounds[1])
-    for other in others:
-        other.result()
+    openmp = _openmp()
+    if openmp is None:
+        # The caller's thread takes the first range itself.
+        others = [_pool(threads).submit(part, bounds[k], bounds[k + 1]) for k in range(1, threads)]
+        part(0, bounds[1])
+        for other in others:
+            other.result()
+        return
+    failures: list[BaseException] = []
+    done = [False] * threads
+
+    def task(_: int | None) -> None:
+        k = openmp.omp_get_thread_num()
+        try:
+            part(bounds[k], bounds[k + 1])
+            done[k] = True
+        except BaseException as error:  # noqa: BLE001  # raised again below, in the caller's thread
+            failures.append(error)
+
+    openmp.GOMP_parallel(_TASK(task), None, threads, 0)
+    if failures:
+        raise failures[0]
+    # OpenMP may give fewer threads than were asked for.
+    for k in range(threads):
+        if not done[k]:
+            part(bounds[k], bounds[k + 1])
+
+
+# Sums over a batch are made in this many groups, each by one thread, and then added up: so they do
+# not depend on the number of threads.
+GROUPS = 8
+
+
+def groups(size: int) -> list[int]:
+    """Bounds of the groups in which to add up a batch."""
+    count = min(size, GROUPS)
+    return [size * k // count for k in range(count + 1)] if count else [0]

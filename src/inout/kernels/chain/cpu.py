@@ -18,11 +18,12 @@ import numpy as np
 from numba import njit
 
 from inout.kernels.exponential.cpu import FAST, exp_below
+from inout.kernels.products.cpu import add_product_of_columns
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def largest(values):
-    """The largest of some numbers, or the lowest finite number if all are -inf.
+    """The largest of some numbers, or the lowest finite number if all are -inf; NaN if any is.
 
     In 16 lanes: a single running maximum would not be vectorised.
     """
@@ -31,12 +32,14 @@ def largest(values):
     for first in range(0, whole, 16):
         for lane in range(16):
             value = values[first + lane]
-            lanes[lane] = value if value > lanes[lane] else lanes[lane]
+            lanes[lane] = value if value > lanes[lane] or value != value else lanes[lane]
+    for k in range(whole, values.shape[0]):
+        value = values[k]
+        lanes[0] = value if value > lanes[0] or value != value else lanes[0]
     top = lanes[0]
     for lane in range(1, 16):
-        top = max(top, lanes[lane])
-    for k in range(whole, values.shape[0]):
-        top = max(top, values[k])
+        value = lanes[lane]
+        top = value if value > top or value != value else top
     return top
 
 
@@ -107,13 +110,14 @@ def forward(
 ):
     """Fills alphas [b n s], scales and shifts [b n], log_z [b]; NaN marks an element for log space.
 
+    Position t has its alphas in row t modulo the number of rows: two are enough for log Z alone.
     `factors` [b s s] are exp(transitions - their maximum) where those are stationary, else empty.
     `limits` is (tiny, floor, share): sums of at least `tiny` are exact whatever underflows, which
     is at most `floor` a sum, and a `share` of a sum does not count.
     """
     tiny, floor, share = limits[0], limits[1], limits[2]
     stationary = factors.shape[0] > 0
-    size = emissions.shape[2]
+    size, rows = emissions.shape[2], alphas.shape[1]
     total, carried = np.zeros(size, emissions.dtype), np.empty(size, emissions.dtype)
     lost = np.empty(size, emissions.dtype)
     flat = np.empty(size * size, emissions.dtype)
@@ -123,21 +127,22 @@ def forward(
         log_sum, good, lossy = 0.0, True, False
         block_shift = emissions.dtype.type(0)
         for t in range(lengths[b]):
+            before, alpha = alphas[b, (t - 1) % rows], alphas[b, t % rows]
             if t == 0:
                 total[:] = 1
             elif stationary:
                 if t == 1:
                     block = transitions[shared, 0]
                     block_shift = largest(block.reshape(block.size))
-                spread(alphas[b, t - 1], factors[shared], total)
+                spread(before, factors[shared], total)
             else:
                 block = transitions[shared, t - 1]
                 block_shift = largest(block.reshape(block.size))
                 exponentiate(block.reshape(block.size), block_shift, flat)
-                spread(alphas[b, t - 1], scratch, total)
-            scale, shift, least = emit(emissions[b, t], total, alphas[b, t])
+                spread(before, scratch, total)
+            scale, shift, least = emit(emissions[b, t], total, alpha)
             scales[b, t], shifts[b, t] = scale, block_shift
-            good = scale > 0
+            good = scale >= floor  # below, there is no reciprocal of it
             if not good:
                 break
             if lossy or least * scale < tiny:
@@ -149,7 +154,7 @@ def forward(
                 else:
                     spread(lost, scratch, carried)
                 lossy = bound_losses(
-                    emissions[b, t], shift, scale, floor, carried, alphas[b, t], lost, share
+                    emissions[b, t], shift, scale, floor, carried, alpha, lost, share
                 )
             log_sum += math.log(scale) + float(shift)
             if t > 0:
@@ -159,7 +164,7 @@ def forward(
             log_z[b] = 0.0
         elif good:
             total[:] = 1
-            whole = dot(alphas[b, lengths[b] - 1], total)
+            whole = dot(alphas[b, (lengths[b] - 1) % rows], total)
             if not lossy or dot(lost, total) <= share * whole:
                 log_z[b] = log_sum + math.log(whole)
 
@@ -178,43 +183,51 @@ def collect(factors, alpha, beta, back, grad):
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def collect_products(factors, alpha, beta, back, products):
-    """products[i, j] += alpha[i] beta[j], and back[i] = sum over j of factors[i, j] beta[j]."""
-    for i in range(factors.shape[0]):
-        weight = alpha[i]
-        total = beta[0] * 0
-        for j in range(factors.shape[1]):
-            total += factors[i, j] * beta[j]
-            products[i, j] += weight * beta[j]
-        back[i] = total
+def look_ahead(emission, beta, ahead):
+    """ahead[j] = beta[j] exp(emission[j] - its largest)."""
+    shift = largest(emission)
+    for j in range(emission.shape[0]):
+        ahead[j] = beta[j] * exp_below(emission[j] - shift)
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def share_out(alpha, beta, weight, grad):
+    """grad[j] = weight alpha[j] beta[j]."""
+    for j in range(alpha.shape[0]):
+        grad[j] = weight * alpha[j] * beta[j]
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def scale_by(values, factor, out):
+    """out = factor * values."""
+    for j in range(values.shape[0]):
+        out[j] = factor * values[j]
 
 
 @njit(cache=True, nogil=True)
 def backward(
-    emissions, transitions, factors, lengths, lo, hi, limits,
+    emissions, transitions, lengths, lo, hi, tiny,
     alphas, scales, shifts, weights, betas, node_grads, edge_grads, log_z,
 ):  # fmt: skip
-    """Fills the gradients of sum(weights * log Z): node_grads [b n s] and edge_grads.
+    """Fills the gradients of sum(weights * log Z): node_grads [b n s] and edge_grads [b n-1 s s].
 
-    edge_grads is [b n-1 s s], or [b 1 s s] with stationary transitions; betas [b n s] are kept.
-    Elements with NaN in log_z are left alone; those that need log space are marked so. What
-    underflows in a beta takes at most `floor` times alpha from the mass of all labellings, so it
-    is enough that this mass, as scaled here, is at least `tiny`.
+    The betas [b n s] are kept. Elements with NaN in log_z are left alone; those that need log
+    space are marked so. What underflows in a beta takes at most the `floor` of `forward` times
+    alpha from the mass of all labellings, so it is enough that this mass, as scaled here, is at
+    least `tiny`.
     """
-    tiny = limits[0]
-    stationary = factors.shape[0] > 0
-    size = emissions.shape[2]
+    size, one = emissions.shape[2], emissions.dtype.type(1)
     back, ahead = np.empty(size, emissions.dtype), np.empty(size, emissions.dtype)
     scaled = np.empty(size, emissions.dtype)
     flat = np.empty(size * size, emissions.dtype)
-    scratch = flat.reshape((size, size))
+    factors = flat.reshape((size, size))
     for b in range(lo, hi):
         if np.isnan(log_z[b]):
             continue
         shared = b if transitions.shape[0] > 1 else 0
         last = lengths[b] - 1
         node_grads[b, last + 1 :] = 0
-        edge_grads[b, 0 if stationary else max(last, 0) :] = 0
+        edge_grads[b, max(last, 0) :] = 0
         if last >= 0:
             betas[b, last] = 1
         for t in range(last, -1, -1):
@@ -224,28 +237,63 @@ def backward(
             if not (mass >= tiny and norm >= tiny):
                 log_z[b] = np.nan
                 break
-            for j in range(size):
-                node_grads[b, t, j] = alphas[b, t, j] * betas[b, t, j] * (weights[b] / mass)
-            if t == 0:
-                break
-            shift = largest(emissions[b, t])
-            for j in range(size):
-                ahead[j] = betas[b, t, j] * exp_below(emissions[b, t, j] - shift)
-                scaled[j] = alphas[b, t - 1, j] * (weights[b] / norm)
-            place = 0 if stationary else t - 1
-            if stationary:
-                collect_products(factors[shared], scaled, ahead, back, edge_grads[b, place])
-            else:
-                block = transitions[shared, place]
+            share_out(alphas[b, t], betas[b, t], weights[b] / mass, node_grads[b, t])
+            if t > 0:
+                look_ahead(emissions[b, t], betas[b, t], ahead)
+                scale_by(alphas[b, t - 1], weights[b] / norm, scaled)
+                block = transitions[shared, t - 1]
                 exponentiate(block.reshape(block.size), shifts[b, t], flat)
-                collect(scratch, scaled, ahead, back, edge_grads[b, place])
-            top = largest(back)
-            for i in range(size):
-                betas[b, t - 1, i] = back[i] / top
-        if stationary and last > 0:
-            for i in range(size):
-                for j in range(size):
-                    edge_grads[b, 0, i, j] *= factors[shared, i, j]
+                collect(factors, scaled, ahead, back, edge_grads[b, t - 1])
+                scale_by(back, one / largest(back), betas[b, t - 1])
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def gather(factors, ahead, back):
+    """back[i] = sum over j of factors[i, j] ahead[j]."""
+    for i in range(factors.shape[0]):
+        total = ahead[0] * 0
+        for j in range(factors.shape[1]):
+            total += factors[i, j] * ahead[j]
+        back[i] = total
+
+
+@njit(cache=True, nogil=True)
+def stationary_backward(
+    emissions, factors, lengths, lo, hi, tiny,
+    alphas, scales, weights, betas, node_grads, products, slot, log_z,
+):  # fmt: skip
+    """As `backward`, where one block of transitions serves all positions.
+
+    Adds to products [slots s s] what the gradients of the blocks are before they meet the factors:
+    one matrix product for each element, at place `slot`, or b where slot is -1.
+    """
+    _, n, size = emissions.shape
+    one = emissions.dtype.type(1)
+    ahead, scaled = np.empty((n, size), emissions.dtype), np.empty((n, size), emissions.dtype)
+    back = np.empty(size, emissions.dtype)
+    for b in range(lo, hi):
+        if np.isnan(log_z[b]):
+            continue
+        shared = b if factors.shape[0] > 1 else 0
+        last = lengths[b] - 1
+        node_grads[b, last + 1 :] = 0
+        if last >= 0:
+            betas[b, last] = 1
+        for t in range(last, -1, -1):
+            mass = dot(alphas[b, t], betas[b, t])
+            norm = mass * scales[b, t]
+            if not (mass >= tiny and norm >= tiny):
+                log_z[b] = np.nan
+                break
+            share_out(alphas[b, t], betas[b, t], weights[b] / mass, node_grads[b, t])
+            if t > 0:
+                look_ahead(emissions[b, t], betas[b, t], ahead[t - 1])
+                scale_by(alphas[b, t - 1], weights[b] / norm, scaled[t - 1])
+                gather(factors[shared], ahead[t - 1], back)
+                scale_by(back, one / largest(back), betas[b, t - 1])
+        if last > 0 and not np.isnan(log_z[b]):
+            place = b if slot < 0 else slot
+            add_product_of_columns(scaled[:last], ahead[:last], products[place])
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
@@ -266,9 +314,7 @@ def pair_marginals(emissions, transitions, factors, lengths, b, alphas, betas, s
     out[max(lengths[b] - 1, 0) :] = 0
     for t in range(1, lengths[b]):
         mass = dot(alphas[b, t], betas[b, t])
-        shift = largest(emissions[b, t])
-        for j in range(size):
-            ahead[j] = betas[b, t, j] * exp_below(emissions[b, t, j] - shift)
+        look_ahead(emissions[b, t], betas[b, t], ahead)
         block = out[t - 1]
         if factors.shape[0] > 0:
             block[:] = factors[shared]

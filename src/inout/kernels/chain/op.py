@@ -1,112 +1,32 @@
-"""log Z and marginals of linear chains as torch functions, differentiable to any order.
-
-Forward, first and second derivative are passes of the tier (`passes.py`); third and higher
-derivatives use the reference.
-"""
+"""log Z of linear chains as a torch function, differentiable to any order; best paths, samples."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from inout.kernels.autograd import differentiable_log_partition, gradient_wanted
+from inout.kernels.chain.cpu_passes import CpuPasses
 from inout.kernels.chain.decoding import cpu as decoding
-from inout.kernels.chain.passes import Passes, passes_for
-from inout.kernels.chain.reference import reference_tangents
+from inout.kernels.chain.gpu_passes import MOST_GPU_LABELS, GpuPasses
+from inout.kernels.chain.matrix_passes import MatrixPasses
+from inout.kernels.chain.reference import reference_log_partition
 from inout.kernels.threads import over_batch
+from inout.kernels.tiers import choose_tier
+
+ChainPasses = CpuPasses | GpuPasses | MatrixPasses
 
 
-def _like(gradient: Tensor, transitions: Tensor) -> Tensor:
-    """Gradients of each element's pairs, added up where the elements share their transitions."""
-    return gradient.sum(0, keepdim=True) if len(transitions) < len(gradient) else gradient
-
-
-class _LogPartition(torch.autograd.Function):
-    """(emissions [b n s], transitions [bt nt s s]) -> log Z [b]."""
-
-    @staticmethod
-    def forward(ctx: Any, emissions: Tensor, transitions: Tensor, lengths: Tensor) -> Tensor:
-        ctx.passes = passes_for(emissions, transitions, lengths)
-        ctx.save_for_backward(emissions, transitions, lengths)
-        log_z: Tensor = ctx.passes.log_z
-        return log_z.to(emissions.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        emissions, transitions, lengths = ctx.saved_tensors
-        nodes, pairs = _apply(_Gradient, emissions, transitions, gradients[0], lengths, ctx.passes)
-        return nodes, pairs, None
-
-
-class _Gradient(torch.autograd.Function):
-    """(emissions, transitions, g [b]) -> gradients of g . log Z."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        emissions: Tensor,
-        transitions: Tensor,
-        gradient: Tensor,
-        lengths: Tensor,
-        passes: Passes,
-    ) -> tuple[Tensor, Tensor]:
-        ctx.passes = passes
-        ctx.save_for_backward(emissions, transitions, gradient, lengths)
-        nodes, pairs = passes.gradients(gradient)
-        return nodes, _like(pairs, transitions)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        emissions, transitions, gradient, lengths = ctx.saved_tensors
-        results = _apply(
-            _Tangent, emissions, transitions, gradient, *gradients, lengths, ctx.passes
-        )
-        return (*results, None, None)
-
-
-class _Tangent(torch.autograd.Function):
-    """(emissions, transitions, g, u) -> (Hessian of g . log Z times u, E[U] of each element)."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        emissions: Tensor,
-        transitions: Tensor,
-        gradient: Tensor,
-        u_nodes: Tensor,
-        u_pairs: Tensor,
-        lengths: Tensor,
-        passes: Passes,
-    ) -> tuple[Tensor, ...]:
-        ctx.save_for_backward(emissions, transitions, gradient, u_nodes, u_pairs, lengths)
-        nodes, pairs, expected = passes.tangents(gradient, u_nodes, u_pairs)
-        return nodes, _like(pairs, transitions), expected.to(gradient.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        *given, lengths = ctx.saved_tensors
-        higher = torch.is_grad_enabled()
-        with torch.enable_grad():
-            # Aliases: what flows where one input depends on another is the caller's graph's task.
-            inputs = [
-                x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in given
-            ]
-            emissions, transitions, gradient, u_nodes, u_pairs = inputs
-            outputs = reference_tangents(
-                emissions, transitions, gradient, u_nodes, u_pairs, lengths
-            )
-            results = torch.autograd.grad(
-                outputs, inputs, gradients, create_graph=higher, materialize_grads=True
-            )
-        return (*results, None, None)
-
-
-def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
-    """`function.apply`, which torch leaves untyped."""
-    return function.apply(*arguments)  # type: ignore[no-untyped-call]
+def passes_for(
+    emissions: Tensor, transitions: Tensor, lengths: Tensor, *, keep: bool = True
+) -> ChainPasses:
+    """The passes for these potentials; `keep` what derivatives need."""
+    if choose_tier(emissions.device) == "cpu":
+        return CpuPasses(emissions, transitions, lengths, keep=keep)
+    few = emissions.shape[2] <= MOST_GPU_LABELS
+    return (GpuPasses if few else MatrixPasses)(emissions, transitions, lengths, keep=keep)
 
 
 def log_partition(
@@ -116,10 +36,16 @@ def log_partition(
 ) -> Float[Tensor, " b"]:
     """log Z of each chain; bt is 1 or b, nt is 1 (stationary) or n - 1. 0 for the empty chain.
 
-    O(b n s²) time; O(b n s) memory besides the potentials and their gradients.
+    O(b n s²) time; O(b n s) memory besides the potentials and their gradients, and O(b n) if no
+    gradient is asked for. NaN where an element has NaN or +inf among its potentials.
     """
-    result: Tensor = _apply(_LogPartition, emissions, transitions, lengths)
-    return result
+    keep = gradient_wanted(emissions, transitions)
+    return differentiable_log_partition(
+        passes_for(emissions, transitions, lengths, keep=keep),
+        lambda e, t: reference_log_partition(e, t, lengths),
+        emissions,
+        transitions,
+    )
 
 
 def best_labels(

@@ -7,6 +7,7 @@ derivatives use the reference.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,18 +16,18 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inout.kernels.cky.autograd import differentiable_log_partition
+from inout.kernels.autograd import differentiable_log_partition
 from inout.kernels.cky.decoding import cpu as decoding
 from inout.kernels.cky.logspace import cpu as logspace
 from inout.kernels.cky.passes import TINY, Chart, Direction, Weights, relative
 from inout.kernels.cky.reference import reference_grammar_log_partition
-from inout.kernels.threads import over_batch
+from inout.kernels.threads import groups, over_batch
 
 Array = NDArray[Any]
 
 
 class LogSpacePasses:
-    """Elements [b ...] in float64 log space, one after another."""
+    """Elements [b ...] in float64 log space, each by one thread."""
 
     def __init__(self, root: Tensor, rules: Tensor, words: Tensor, lengths: Tensor) -> None:
         self.root, self.rules, self.words = (
@@ -35,13 +36,18 @@ class LogSpacePasses:
         self.lengths: Array = lengths.contiguous().numpy()
         b, n, _ = self.words.shape
         self.charts: Array = np.empty((b, n, n, self.rules.shape[-1]))
-        self.log_z: Array = np.empty(b)
+        self.logs: Array = np.empty(b)
 
         def part(lo: int, hi: int) -> None:
             for e in range(lo, hi):
-                self.log_z[e] = logspace.inside(*self._element(e), self.charts[e])  # type: ignore[call-arg]
+                self.logs[e] = logspace.inside(*self._element(e), self.charts[e])  # type: ignore[call-arg]
 
         over_batch(part, b, self.charts.size * n)
+
+    @property
+    def log_z(self) -> Tensor:
+        """log Z [b]."""
+        return torch.from_numpy(self.logs)
 
     def _rules(self, e: int) -> Array:
         rules: Array = self.rules[e if len(self.rules) > 1 else 0]
@@ -56,17 +62,34 @@ class LogSpacePasses:
 
     def posteriors(self, weights: Tensor) -> tuple[Array, Array]:
         """weights[b] * posteriors of symbols over spans [b n n s], and rule counts [bs nt s s]."""
-        masses, rules = np.empty_like(self.charts), np.zeros_like(self.rules)
+        masses = np.empty_like(self.charts)
         scales = weights.detach().double().numpy()
-        own = np.empty(self.rules.shape[1:])
-        for e in range(len(masses)):
+
+        def element(e: int, rules: Array) -> None:
             logspace.outside(
-                self.root[e], self._rules(e), self.lengths[e], self.charts[e], self.log_z[e],
-                masses[e], own,
+                self.root[e], self._rules(e), self.lengths[e], self.charts[e], self.logs[e],
+                masses[e], rules,
             )  # fmt: skip
             masses[e] *= scales[e]
-            rules[e if len(rules) > 1 else 0] += scales[e] * own
-        return masses, rules
+            rules *= scales[e]
+
+        return masses, self._sum_over_elements(element)
+
+    def _sum_over_elements(self, element: Callable[[int, Array], None]) -> Array:
+        """What element(e, out) writes for the rules [bs nt s s], added up where they are shared."""
+        b, shape = len(self.words), self.rules.shape[1:]
+        bounds = groups(b)
+        sums = np.zeros((len(bounds) - 1 if len(self.rules) == 1 else b, *shape))
+
+        def part(lo: int, hi: int) -> None:
+            own = np.empty(shape)
+            for g in range(lo, hi):
+                for e in range(bounds[g], bounds[g + 1]):
+                    element(e, own)
+                    sums[g if len(self.rules) == 1 else e] += own
+
+        over_batch(part, len(bounds) - 1, self.charts.size * self.charts.shape[1])
+        return sums.sum(0, keepdims=True) if len(self.rules) == 1 else sums
 
     def gradients(self, weights: Tensor) -> tuple[Tensor, ...]:
         """Gradients by root, rules and words."""
@@ -86,18 +109,21 @@ class LogSpacePasses:
         u_root, u_rules, u_words = (x.detach().double().contiguous().numpy() for x in directions)
         scales = weights.detach().double().numpy()
         nt = self.root.shape[-1]
-        root, rules, words = (np.zeros_like(x) for x in (self.root, self.rules, self.words))
+        root, words = np.empty_like(self.root), np.empty_like(self.words)
         expected = np.empty(len(words))
-        own, changes = np.empty(self.rules.shape[1:]), np.empty(self.charts.shape[1:])
-        for e in range(len(words)):
-            shared = e if len(rules) > 1 else 0
+
+        def element(e: int, rules: Array) -> None:
+            changes = np.empty(self.charts.shape[1:])
             expected[e] = logspace.tangent(
-                self.root[e], self._rules(e), self.lengths[e], self.charts[e], self.log_z[e],
-                u_root[e], u_rules[shared], u_words[e], root[e], own, changes,
+                self.root[e], self._rules(e), self.lengths[e], self.charts[e], self.logs[e],
+                u_root[e], u_rules[e if len(u_rules) > 1 else 0], u_words[e], root[e], rules,
+                changes,
             )  # fmt: skip
             root[e] *= scales[e]
-            rules[shared] += scales[e] * own
+            rules *= scales[e]
             words[e] = scales[e] * changes.diagonal(0, 0, 1).T[:, nt:]
+
+        rules = self._sum_over_elements(element)
         return tuple(torch.from_numpy(x) for x in (root, rules, words, expected))
 
 
@@ -119,8 +145,8 @@ class GrammarPasses:
         self.at_root = self.chart.at_root(self.chart.betas)
         self.total: Array = (root_weights * self.at_root).sum(-1)
         with np.errstate(divide="ignore"):
-            self.log_z: Array = np.log(self.total.astype(np.float64))
-        self.log_z += root_tops.astype(np.float64) + self.chart.at_root(self.chart.sigmas)
+            self.logs: Array = np.log(self.total.astype(np.float64))
+        self.logs += root_tops.astype(np.float64) + self.chart.at_root(self.chart.sigmas)
         self.bad = self._unfit(*given)
         self.fallback: GrammarPasses | LogSpacePasses | None = None
         if len(self.bad):
@@ -129,7 +155,12 @@ class GrammarPasses:
             parts = (given[0][self.bad], own, given[2][self.bad])
             r, s, w = (torch.from_numpy(x.astype(np.float64)) for x in parts)
             self.fallback = make(r, s, w, torch.from_numpy(self.lengths[self.bad]))
-            self.log_z[self.bad] = self.fallback.log_z
+            self.logs[self.bad] = self.fallback.logs
+
+    @property
+    def log_z(self) -> Tensor:
+        """log Z [b]."""
+        return torch.from_numpy(self.logs)
 
     def _unfit(self, root: Array, rules: Array, words: Array) -> Array:
         """The elements in which something possible came out as 0."""
@@ -235,7 +266,7 @@ def log_partition(
     O(b (n³ nt² + n² nt³ + n nt s pt)) time; O(b n² nt) memory besides the weights of the rules.
     """
     return differentiable_log_partition(
-        lambda r, s, w: GrammarPasses(r, s, w, lengths),
+        GrammarPasses(root, rules, words, lengths),
         lambda r, s, w: reference_grammar_log_partition(r, s, w, lengths),
         root,
         rules,
@@ -296,7 +327,7 @@ def sample_trees(
         for e in range(lo, hi):
             decoding.sample(
                 roots[e], rule_array[e if len(rule_array) > 1 else 0], passes.lengths[e],
-                chart[e], passes.log_z[e], np.uint64(seed), e * count, events[e],
+                chart[e], passes.logs[e], np.uint64(seed), e * count, events[e],
             )  # fmt: skip
 
     over_batch(part, b, b * count * n**3)

@@ -9,16 +9,12 @@ from numpy.typing import NDArray
 
 from inout.kernels.cky import cpu
 from inout.kernels.cky.tangent import cpu as tangent
-from inout.kernels.threads import over_batch
+from inout.kernels.threads import groups, over_batch
 
 Array = NDArray[Any]
 
 # A possible symbol below this (its span's best split and rule being 1) loses digits.
 TINY = {np.dtype(np.float32): 1e-28, np.dtype(np.float64): 1e-280}
-
-# Elements with shared rules add up their gradients in this many groups, each by one thread, so
-# that the sum does not depend on the number of threads.
-GROUPS = 8
 
 
 class Weights:
@@ -98,12 +94,11 @@ class Chart:
         entries: Array = chart[np.arange(self.size[0]), 0, self.lengths - 1]
         return entries
 
-    def _slots(self) -> tuple[int, Array]:
-        """How many sums of the rules' gradients to make, and the elements of each."""
+    def _slots(self) -> tuple[int, list[int]]:
+        """How many sums of the rules' gradients to make, and the bounds of their elements."""
         b = self.size[0]
-        groups = min(b, GROUPS)
-        slots = groups if len(self.weights.rules) == 1 else b
-        return slots, np.array([b * k // groups for k in range(groups + 1)])
+        bounds = groups(b)
+        return len(bounds) - 1 if len(self.weights.rules) == 1 else b, bounds
 
     def _empty_gradients(self, slots: int) -> list[Array]:
         """Zeros for both, left and right [slots ...], and room for the words' [b n pt]."""

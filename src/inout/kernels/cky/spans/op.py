@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inout.kernels.cky.autograd import differentiable_log_partition
+from inout.kernels.autograd import differentiable_log_partition
 from inout.kernels.cky.reference import reference_tree_log_partition
 from inout.kernels.cky.spans import cpu
 from inout.kernels.threads import over_batch
@@ -28,14 +28,15 @@ class TreePasses:
         self.exponents: Array = np.empty(self.scores.shape, np.int64)
         b, n, _ = self.scores.shape
         self.size, self.work = b, b * n**3
-        self.log_z: Array = np.empty(b)
+        log_z = np.empty(b)
         over_batch(
             lambda lo, hi: cpu.inside(
-                self.scores, self.lengths, lo, hi, self.mantissas, self.exponents, self.log_z
+                self.scores, self.lengths, lo, hi, self.mantissas, self.exponents, log_z
             ),
             self.size,
             self.work,
         )
+        self.log_z = torch.from_numpy(log_z)
 
     def gradients(self, weights: Tensor) -> tuple[Tensor, ...]:
         """weights[b] * P(span) [b n n]."""
@@ -58,8 +59,7 @@ class TreePasses:
             self.size,
             3 * self.work,
         )
-        kind = self.scores.dtype
-        return torch.from_numpy(out.astype(kind)), torch.from_numpy(expected.astype(kind))
+        return torch.from_numpy(out.astype(self.scores.dtype)), torch.from_numpy(expected)
 
 
 def tree_log_partition(
@@ -70,7 +70,7 @@ def tree_log_partition(
     O(b n³) time, O(b n²) memory. Only scores with i <= j < length are read.
     """
     return differentiable_log_partition(
-        lambda x: TreePasses(x, lengths), lambda x: reference_tree_log_partition(x, lengths), scores
+        TreePasses(scores, lengths), lambda x: reference_tree_log_partition(x, lengths), scores
     )
 
 

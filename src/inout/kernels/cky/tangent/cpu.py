@@ -12,13 +12,13 @@ import numpy as np
 from numba import njit
 
 from inout.kernels.cky.cpu import add_product, back_through
-from inout.kernels.cky.products.cpu import (
+from inout.kernels.exponential.cpu import FAST
+from inout.kernels.products.cpu import (
     add,
     add_product_of_columns,
     multiply,
     multiply_transposed,
 )
-from inout.kernels.exponential.cpu import FAST
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)

@@ -1,28 +1,27 @@
 """log Z as a torch function, for any number of potentials, differentiable to any order.
 
-The family gives its passes (log Z, gradient, Hessian times a direction) and a slow twin in plain
+A family gives its passes (log Z, gradient, Hessian times a direction) and a slow twin in plain
 torch code, which third and higher derivatives use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-Array = NDArray[Any]
 LogPartition = Callable[..., Tensor]
 
 
 @runtime_checkable
 class Passes(Protocol):
-    """A batch at one setting of its potentials: log Z now, derivatives on demand."""
+    """A batch at one setting of its potentials; all tensors are on their device."""
 
-    log_z: NDArray[np.float64]  # [b]
+    @property
+    def log_z(self) -> Tensor:
+        """log Z [b] in float64."""
 
     def gradients(self, weights: Tensor) -> tuple[Tensor, ...]:
         """Gradient of weights [b] . log Z by each potential."""
@@ -38,18 +37,15 @@ class _LogPartition(torch.autograd.Function):
     """(potentials) -> log Z [b]."""
 
     @staticmethod
-    def forward(ctx: Any, make: Callable[..., Passes], twin: LogPartition, *p: Tensor) -> Tensor:
-        ctx.passes, ctx.twin = make(*p), twin
-        ctx.save_for_backward(*p)
-        return torch.from_numpy(ctx.passes.log_z).to(p[0].dtype)
+    def forward(ctx: Any, passes: Passes, twin: LogPartition, *potentials: Tensor) -> Tensor:
+        ctx.passes, ctx.twin = passes, twin
+        ctx.save_for_backward(*potentials)
+        return passes.log_z.to(potentials[0].dtype)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        return (
-            None,
-            None,
-            *_apply(_Gradient, ctx.passes, ctx.twin, gradients[0], *ctx.saved_tensors),
-        )
+        results = _apply(_Gradient, ctx.passes, ctx.twin, gradients[0], *ctx.saved_tensors)
+        return None, None, *results
 
 
 class _Gradient(torch.autograd.Function):
@@ -78,7 +74,8 @@ class _Tangent(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         ctx.twin = twin
         ctx.save_for_backward(weights, *rest)
-        return passes.tangents(weights, rest[len(rest) // 2 :])
+        *second, expected = passes.tangents(weights, rest[len(rest) // 2 :])
+        return *second, expected.to(weights.dtype)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -90,14 +87,8 @@ class _Tangent(torch.autograd.Function):
                 for x in ctx.saved_tensors
             ]
             count = len(inputs) // 2
-            weights, potentials, directions = inputs[0], inputs[1 : count + 1], inputs[count + 1 :]
-            log_z = ctx.twin(*potentials)
-            log_z = torch.where(log_z == -torch.inf, 0.0, log_z)
-            first = torch.autograd.grad(
-                log_z, potentials, weights, create_graph=True, materialize_grads=True
-            )
-            outputs = torch.autograd.grad(
-                first, [*potentials, weights], directions, create_graph=True, materialize_grads=True
+            outputs = tangents_by(
+                ctx.twin, inputs[0], inputs[1 : count + 1], inputs[count + 1 :], graph=True
             )
             results = torch.autograd.grad(
                 outputs, inputs, gradients, create_graph=higher, materialize_grads=True
@@ -105,14 +96,39 @@ class _Tangent(torch.autograd.Function):
         return None, None, *results
 
 
+def tangents_by(
+    twin: LogPartition,
+    weights: Tensor,
+    potentials: Sequence[Tensor],
+    directions: Sequence[Tensor],
+    *,
+    graph: bool = False,
+) -> tuple[Tensor, ...]:
+    """What `Passes.tangents` gives, by differentiating `twin` twice; with `graph` once more."""
+    with torch.enable_grad():
+        own = [x if x.requires_grad else x.detach().requires_grad_() for x in potentials]
+        scales = weights if weights.requires_grad else weights.detach().requires_grad_()
+        log_z = twin(*own)
+        log_z = torch.where(log_z == -torch.inf, 0.0, log_z)
+        first = torch.autograd.grad(log_z, own, scales, create_graph=True, materialize_grads=True)
+        return torch.autograd.grad(
+            first, [*own, scales], directions, create_graph=graph, materialize_grads=True
+        )
+
+
 def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
     """`function.apply`, which torch leaves untyped."""
     return function.apply(*arguments)  # type: ignore[no-untyped-call]
 
 
-def differentiable_log_partition(
-    make: Callable[..., Passes], twin: LogPartition, *potentials: Tensor
-) -> Tensor:
-    """log Z [b] of the passes that `make(*potentials)` gives; `twin` is the slow log Z."""
-    result: Tensor = _apply(_LogPartition, make, twin, *potentials)
+def gradient_wanted(*potentials: Tensor) -> bool:
+    """Whether autograd will ask for derivatives, so that passes have to keep their charts."""
+    return torch.is_grad_enabled() and any(x.requires_grad for x in potentials)
+
+
+def differentiable_log_partition(passes: Passes, twin: LogPartition, *potentials: Tensor) -> Tensor:
+    """log Z [b] of the potentials' passes, with a graph; `twin` is the slow log Z of potentials."""
+    if not gradient_wanted(*potentials):
+        return passes.log_z.to(potentials[0].dtype)
+    result: Tensor = _apply(_LogPartition, passes, twin, *potentials)
     return result

@@ -1,0 +1,147 @@
+"""Times of log Z and its derivatives beside the peers, and memory."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping
+from statistics import median
+from typing import Any
+
+import torch
+
+from benchmarks.chain.memory import peak_over_potentials
+from benchmarks.chain.ours import em_step, loss_gradient, random_labels
+from benchmarks.chain.peers import HmmlearnStep, PytorchCrf, StructChain, StructSegments
+from benchmarks.problems import Problem
+from benchmarks.report import Figure
+from benchmarks.timing import alternate
+
+
+def closely(ways: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
+    """The median seconds of each way, in turn, with nothing in between that clears the caches.
+
+    For ways of milliseconds: collecting garbage takes longer than they do.
+    """
+    for _ in range(3):
+        for way in ways.values():
+            way()
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    gc.collect()
+    gc.disable()
+    for _ in range(repeats):
+        for name, way in ways.items():
+            start = time.perf_counter()
+            way()
+            seconds[name].append(time.perf_counter() - start)
+    gc.enable()
+    return {name: median(taken) for name, taken in seconds.items()}
+
+
+def beside_exp(problem: Problem, bound: float, repeats: int) -> Iterator[Figure]:
+    """log Z and gradient against the exponentials of the transitions alone."""
+    transitions = problem.potentials["transitions"]
+    out = torch.empty_like(transitions)
+    seconds = closely(
+        {"ours": problem.gradient, "exp": lambda: torch.exp(transitions, out=out)}, repeats
+    )
+    name = f"log Z + gradient, {problem.name}"
+    yield Figure(name, seconds["ours"] * 1e3, "ms", repeats=repeats)
+    yield Figure(
+        f"{name} / torch.exp alone",
+        seconds["ours"] / seconds["exp"],
+        "times",
+        at_most=bound,
+        repeats=repeats,
+    )
+
+
+def beside_torch_struct(problem: Problem, repeats: int) -> Iterator[Figure]:
+    """log Z and gradient against torch-struct."""
+    theirs = StructChain.of(problem)
+    seconds = alternate({"ours": problem.gradient, "theirs": theirs.gradient}, repeats)
+    yield Figure(
+        f"peer: torch-struct / ours, {problem.name}",
+        seconds["theirs"] / seconds["ours"],
+        "times",
+        at_least=60,
+        repeats=repeats,
+    )
+
+
+def beside_pytorch_crf(problem: Problem, repeats: int) -> Iterator[Figure]:
+    """Loss and gradient against pytorch-crf."""
+    labels = random_labels(problem)
+    theirs = PytorchCrf.of(problem, labels)
+    seconds = alternate(
+        {
+            "ours": lambda: loss_gradient(problem, labels),
+            "theirs": theirs.loss_gradient,
+            "log Z": problem.gradient,
+        },
+        repeats,
+    )
+    yield Figure(f"log Z + gradient, {problem.name}", seconds["log Z"] * 1e3, "ms", repeats=repeats)
+    yield Figure(f"loss + gradient, {problem.name}", seconds["ours"] * 1e3, "ms", repeats=repeats)
+    yield Figure(
+        f"peer: pytorch-crf / ours, loss + gradient, {problem.name}",
+        seconds["theirs"] / seconds["ours"],
+        "times",
+        at_least=5,
+        repeats=repeats,
+    )
+
+
+def beside_hmmlearn(problem: Problem, repeats: int) -> Iterator[Figure]:
+    """One EM step against hmmlearn, which computes in float64."""
+    theirs = HmmlearnStep.of(problem)
+    seconds = alternate({"ours": lambda: em_step(problem), "theirs": theirs.step}, repeats)
+    yield Figure(f"one EM step, {problem.name}", seconds["ours"] * 1e3, "ms", repeats=repeats)
+    yield Figure(
+        "peer: hmmlearn's scaling / ours, one EM step",
+        seconds["theirs"] / seconds["ours"],
+        "times",
+        at_least=5,
+        repeats=repeats,
+    )
+
+
+def beside_torch_struct_segments(problem: Problem, repeats: int) -> Iterator[Figure]:
+    """log Z and gradient against torch-struct, which takes 1 GiB of memory for each element."""
+    theirs = StructSegments.of(problem.first(1))
+    b = len(problem.potentials["log_potentials"])
+    seconds = alternate({"ours": problem.gradient, "theirs": theirs.gradient}, repeats)
+    yield Figure(f"log Z + gradient, {problem.name}", seconds["ours"] * 1e3, "ms", repeats=repeats)
+    yield Figure(
+        f"peer: torch-struct at batch 1 / ours at batch {b}, per element, {problem.name}",
+        seconds["theirs"] / (seconds["ours"] / b),
+        "times",
+        at_least=10,
+        repeats=repeats,
+    )
+
+
+def hessian(problem: Problem, repeats: int) -> Iterator[Figure]:
+    """A Hessian-vector product, all passes included, against log Z and gradient."""
+    direction = problem.direction()
+    seconds = closely(
+        {"gradient": problem.gradient, "hessian": lambda: problem.hessian_product(direction)},
+        repeats,
+    )
+    yield Figure(
+        f"Hessian-vector product / (log Z + gradient), {problem.name}",
+        seconds["hessian"] / seconds["gradient"],
+        "times",
+        at_most=4,
+        repeats=repeats,
+    )
+
+
+def memory(shape: tuple[int, int, int]) -> Iterator[Figure]:
+    """Peak memory of log Z and gradient in a process of its own."""
+    yield Figure(
+        f"peak memory: potentials, gradients and all else / potentials, chain {list(shape)}",
+        peak_over_potentials(*shape),
+        "times",
+        at_most=3,
+    )

@@ -1,0 +1,177 @@
+"""Workload `gpu`: log Z and gradient of every dense family on one NVIDIA GPU, float32.
+
+The bounds hold on an H200. A family that raises is reported with its message, and the others
+go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import torch
+
+from benchmarks import problems
+from benchmarks.data import DataMissingError
+from benchmarks.gpu.products import matrix_products
+from benchmarks.gpu.timing import peak_bytes, synchronised
+from benchmarks.problems import Problem, apart, furthest_apart
+from benchmarks.report import Agreement, Figure
+
+GIB = 2**30
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A problem to time, its bounds, and a smaller one to check in full."""
+
+    small: Callable[[], Problem]
+    large: Callable[[], Problem]
+    at_most_ms: float | None = None
+    at_most_products: float | None = None  # times the plain matrix products of an HMM
+    at_most_potentials: float | None = None  # peak memory, in sizes of the potentials
+    at_most_gib: float | None = None
+    compared: int | None = None  # elements whose log Z the CPU computes in float64; None: all
+
+
+CASES = (
+    Case(
+        lambda: problems.chain(5, 19, 12),
+        lambda: problems.chain(128, 256, 64),
+        at_most_ms=1.2,
+        at_most_potentials=3,
+    ),
+    Case(
+        lambda: problems.chain(3, 33, 32),
+        lambda: problems.chain(256, 512, 32),
+        at_most_ms=1.8,
+        at_most_potentials=3,
+    ),
+    Case(lambda: problems.shared_chain(5, 19, 12), lambda: problems.shared_chain(128, 256, 64)),
+    Case(
+        lambda: problems.hmm(4, 9, 300, 50),
+        lambda: problems.hmm(64, 128, 4096, 2000),
+        at_most_products=3,
+        compared=2,
+    ),
+    Case(lambda: problems.pcfg(3, 9, 5, 7), lambda: problems.pcfg(16, 40, 30, 60), at_most_ms=4),
+    Case(
+        lambda: problems.pcfg(2, 8, 20, 24),
+        lambda: problems.pcfg(8, 40, 128, 128),
+        at_most_ms=15,
+        at_most_gib=4,
+    ),
+    Case(lambda: problems.semi_markov(3, 17, 4, 5), lambda: problems.semi_markov(16, 64, 8, 16)),
+    Case(lambda: problems.span_tree(3, 11, 4), lambda: problems.span_tree(32, 40, 64)),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """How much to do, and which families have raised so far."""
+
+    quick: bool
+    failures: dict[str, str] = field(default_factory=dict)  # name of the large problem -> message
+
+
+def prepare(quick: bool) -> State:
+    """Full float32 precision in matrix products; a complaint where there is no GPU."""
+    if not torch.cuda.is_available():
+        raise DataMissingError(
+            "this workload needs an NVIDIA GPU, and torch finds none (torch.cuda.is_available())"
+        )
+    torch.backends.cuda.matmul.allow_tf32 = False
+    return State(quick)
+
+
+def check(state: State) -> Iterator[Agreement]:
+    """The GPU in float32 against the CPU in float64."""
+    for case in CASES:
+        large = case.large()
+        try:
+            yield from _check_small(case.small())
+            yield _check_large(large, case.compared)
+        except Exception as error:  # noqa: BLE001  # reported in place of the figures
+            state.failures[large.name] = describe(error)
+
+
+def describe(error: Exception) -> str:
+    """The error's kind and the first line that it says, for a table."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:200]
+
+
+def _check_small(problem: Problem) -> Iterator[Agreement]:
+    log_z, gradient = problem.to("cuda").gradient()
+    truth, slopes = problem.to(torch.float64).gradient()
+    yield Agreement(f"log Z, {problem.name}: CPU, float64", apart(log_z, truth), 1e-5)
+    off = furthest_apart(gradient, slopes)
+    yield Agreement(f"gradient, {problem.name}: CPU, float64", off, 1e-4)
+
+
+def _check_large(problem: Problem, compared: int | None) -> Agreement:
+    log_z, _ = problem.to("cuda").gradient()
+    part = problem.first(compared)
+    truth = part.to(torch.float64).make().log_partition()
+    name = f"log Z, {part.name}: CPU, float64"
+    return Agreement(name, apart(log_z[:compared], truth), 1e-5)
+
+
+def measure(state: State) -> Iterator[Figure]:
+    """Time and memory of each case that passed its check."""
+    for case in CASES:
+        problem = case.large()
+        name = f"log Z + gradient, {problem.name}"
+        if problem.name in state.failures:
+            yield Figure.failed(name, state.failures[problem.name])
+            continue
+        try:
+            yield from _figures(case, problem, 5 if state.quick else 30)
+        except Exception as error:  # noqa: BLE001  # reported in place of the other figures
+            yield Figure.failed(f"{name}: what is missing here", describe(error))
+
+
+def _figures(case: Case, problem: Problem, repeats: int) -> Iterator[Figure]:
+    on_gpu = problem.to("cuda")
+    name = f"log Z + gradient, {problem.name}"
+    wall, device = synchronised(on_gpu.gradient, repeats)
+    yield Figure(name, wall * 1e3, "ms", at_most=case.at_most_ms, repeats=repeats)
+    yield Figure(f"{name}: between events on the GPU", device * 1e3, "ms", repeats=repeats)
+    if case.at_most_products is not None:
+        yield from _beside_products(case, problem, wall, repeats)
+    yield from _memory(case, on_gpu)
+
+
+def _beside_products(case: Case, problem: Problem, wall: float, repeats: int) -> Iterator[Figure]:
+    b, n = problem.others["observations"].shape
+    products, _ = synchronised(matrix_products(b, n, len(problem.potentials["initial"])), repeats)
+    yield Figure(
+        f"peer: {2 * (n - 1)} + 1 matrix products by cuBLAS, {problem.name}",
+        products * 1e3,
+        "ms",
+        repeats=repeats,
+    )
+    yield Figure(
+        f"ours / matrix products, {problem.name}",
+        wall / products,
+        "times",
+        at_most=case.at_most_products,
+        repeats=repeats,
+    )
+
+
+def _memory(case: Case, problem: Problem) -> Iterator[Figure]:
+    peak = peak_bytes(problem)
+    yield Figure(
+        f"peak memory, potentials and gradients included, {problem.name}",
+        peak / GIB,
+        "GiB",
+        at_most=case.at_most_gib,
+    )
+    if case.at_most_potentials is not None:
+        yield Figure(
+            f"peak memory / potentials, {problem.name}",
+            peak / problem.num_bytes,
+            "times",
+            at_most=case.at_most_potentials,
+        )

@@ -1,0 +1,18 @@
+"""The choice between a family's CPU kernels, its GPU kernels and its readable reference."""
+
+from __future__ import annotations
+
+import torch
+
+from inout._core.errors import ArgumentError
+
+
+def choose_tier(device: torch.device, asked: str | None = None) -> str:
+    """'cpu', 'gpu' or 'reference': what was asked for, or the kernels for tensors on `device`."""
+    compiled = "cpu" if device.type == "cpu" else "gpu"
+    if asked not in (None, compiled, "reference"):
+        raise ArgumentError(
+            f'tier must be "{compiled}" (for tensors on {device}), "reference" or None. '
+            f"Got {asked!r}"
+        )
+    return asked or compiled

@@ -1,0 +1,86 @@
+"""Chains by matrix products (the way of a GPU with many labels) against the compiled passes.
+
+The products are torch code, so they run here on the CPU.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from inout.kernels.chain.cpu_passes import CpuPasses
+from inout.kernels.chain.matrix_passes import MatrixPasses
+from tests.support import assert_close
+
+KINDS = ("shared", "own", "position")
+
+
+def potentials(
+    size: tuple[int, int, int], kind: str, scale: float, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Emissions, transitions with a third of them impossible at scale 1, ragged lengths."""
+    b, n, s = size
+    generator = torch.Generator().manual_seed(b * n * s)
+    shape = {"shared": (1, 1, s, s), "own": (b, 1, s, s), "position": (b, n - 1, s, s)}[kind]
+    emissions = scale * torch.randn(b, n, s, generator=generator, dtype=dtype)
+    transitions = scale * torch.randn(shape, generator=generator, dtype=dtype)
+    if scale == 1:
+        mask = torch.rand(shape, generator=generator) < 0.3
+        transitions = transitions.masked_fill(mask, -torch.inf)
+    lengths = torch.randint(0, n + 1, (b,), generator=generator)
+    lengths[0] = n
+    return emissions, transitions, lengths
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize("scale", [1.0, 30.0, 1e4])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [(4, 2, 3), (5, 7, 3), (3, 6, 1), (3, 9, 17), (1, 5, 4)], ids=str)
+def test_agrees_with_compiled_passes(
+    size: tuple[int, int, int], kind: str, scale: float, dtype: torch.dtype
+) -> None:
+    emissions, transitions, lengths = potentials(size, kind, scale, dtype)
+    weights = torch.linspace(-1, 2, size[0], dtype=dtype)
+    exact = CpuPasses(emissions.double(), transitions.double(), lengths)
+    passes = MatrixPasses(emissions, transitions, lengths)
+    rtol = 1e-10 if dtype == torch.float64 else 1e-5
+    assert_close(passes.log_z, exact.log_z, rtol=rtol, atol=rtol)
+    alone = MatrixPasses(emissions, transitions, lengths, keep=False)
+    assert_close(alone.log_z, exact.log_z, rtol=rtol, atol=rtol)
+    # What large potentials lose of their digits, probabilities lose of theirs.
+    loss = rtol * max(1.0, scale)
+    for ours, wanted in zip(
+        passes.gradients(weights), exact.gradients(weights.double()), strict=True
+    ):
+        assert_close(ours.double(), wanted, rtol=loss, atol=loss)
+    possible = exact.log_z > -torch.inf
+    assert torch.equal(passes.best()[possible], exact.best()[possible])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_follow_the_marginals(kind: str) -> None:
+    emissions, transitions, lengths = potentials((3, 4, 3), kind, 1.0, torch.float64)
+    passes = MatrixPasses(emissions, transitions, lengths)
+    count = 40_000
+    labels = passes.sample(count, 7)
+    assert torch.equal(labels, passes.sample(count, 7))
+    marginals = passes.gradients(torch.ones(3, dtype=torch.float64))[0]
+    real = marginals.sum(-1, keepdim=True) > 0.5
+    frequencies = torch.nn.functional.one_hot(labels, 3).double().mean(0) * real
+    assert bool(((frequencies - marginals).abs() < 5 * 0.5 / count**0.5).all())
+
+
+def test_what_underflows_and_matters_is_done_elsewhere() -> None:
+    """The only way leads through a label whose weight float32 cannot hold beside the others."""
+    emissions = torch.zeros(2, 3, 2)
+    transitions = torch.tensor([[0.0, -200.0], [-torch.inf, 0.0]])[None, None]
+    emissions[0, 0, 1] = emissions[0, 2, 0] = -torch.inf
+    passes = MatrixPasses(emissions, transitions, torch.tensor([3, 3]))
+    exact = CpuPasses(emissions.double(), transitions.double(), torch.tensor([3, 3]))
+    assert passes._unfit.tolist() == [0]
+    assert_close(passes.log_z, exact.log_z, rtol=1e-6)
+    weights = torch.ones(2)
+    for ours, wanted in zip(passes.gradients(weights), exact.gradients(weights), strict=True):
+        assert_close(ours.double(), wanted, rtol=1e-6, atol=1e-6)
+    assert set(passes.sample(50, 1)[:, 0, 2].tolist()) == {1}
