@@ -23,13 +23,13 @@ os.environ.setdefault("MKL_NUM_THREADS", "1")
 
 
 class UncheckedKernels(MetaPathFinder):
-    """Finds the cpu.py modules ahead of the type-checking hook, which numba cannot compile."""
+    """Finds cpu.py and gpu.py ahead of the type-checking hook: what it makes does not compile."""
 
     @classmethod
     def find_spec(
         cls, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname.startswith("inout.") and fullname.endswith(".cpu"):
+        if fullname.startswith("inout.") and fullname.endswith((".cpu", ".gpu")):
             return PathFinder.find_spec(fullname, path, target)
         return None
 

@@ -13,7 +13,7 @@ from inout.kernels.chain.cpu_passes import CpuPasses
 from inout.kernels.chain.matrix_passes import MatrixPasses
 from tests.support import assert_close
 
-KINDS = ("shared", "own", "position")
+KINDS = ("shared", "expanded", "own", "position")
 
 
 def potentials(
@@ -22,12 +22,14 @@ def potentials(
     """Emissions, transitions with a third of them impossible at scale 1, ragged lengths."""
     b, n, s = size
     generator = torch.Generator().manual_seed(b * n * s)
-    shape = {"shared": (1, 1, s, s), "own": (b, 1, s, s), "position": (b, n - 1, s, s)}[kind]
+    shape = {"own": (b, 1, s, s), "position": (b, n - 1, s, s)}.get(kind, (1, 1, s, s))
     emissions = scale * torch.randn(b, n, s, generator=generator, dtype=dtype)
     transitions = scale * torch.randn(shape, generator=generator, dtype=dtype)
     if scale == 1:
         mask = torch.rand(shape, generator=generator) < 0.3
         transitions = transitions.masked_fill(mask, -torch.inf)
+    if kind == "expanded":
+        transitions = transitions.expand(b, 1, s, s)
     lengths = torch.randint(0, n + 1, (b,), generator=generator)
     lengths[0] = n
     return emissions, transitions, lengths

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from inout.distributions import PCFG
+from inout.kernels.cky.cpu_passes import CpuGrammarPasses
 from inout.kernels.cky.gpu_passes import GpuGrammarPasses
-from inout.kernels.cky.op import GrammarPasses
 from tests.support import assert_close
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and find_spec("triton") is not None
@@ -68,7 +68,7 @@ def gpu_passes(given: Potentials, dtype: torch.dtype = torch.float64) -> GpuGram
 def check_derivatives(given: Potentials, dtype: torch.dtype, rtol: float) -> None:
     """log Z, gradients and span marginals in `dtype` are those of the CPU for the same numbers."""
     rounded = (*(x.to(dtype).double() for x in given[:3]), given[3])
-    found, expected = gpu_passes(given, dtype), GrammarPasses(*rounded)
+    found, expected = gpu_passes(given, dtype), CpuGrammarPasses(*rounded)
     assert_close(found.log_z, expected.log_z, rtol=rtol, atol=rtol)
     weights = torch.arange(1.0, 1 + len(given[3]), dtype=torch.float64)
     gradients = zip(
@@ -128,7 +128,7 @@ def test_second_derivatives(kind: str) -> None:
     given = potentials((5, 2, 2), kind)
     weights = torch.arange(1.0, 5.0, dtype=torch.float64)
     along = tuple(torch.linspace(-1, 1, x.numel()).double().reshape(x.shape) for x in given[:3])
-    expected = GrammarPasses(*given).tangents(weights, along)
+    expected = CpuGrammarPasses(*given).tangents(weights, along)
     found = gpu_passes(given).tangents(weights.to(DEVICE), tuple(x.to(DEVICE) for x in along))
     for own, other in zip(found, expected, strict=True):
         assert_close(own, other)

@@ -13,7 +13,8 @@ from torch.autograd import grad
 
 from inout import ArgumentError
 from inout.distributions.pcfg import PCFG
-from inout.kernels.cky import op, passes
+from inout.kernels.cky import op
+from inout.kernels.cky.cpu_passes import LIMITS, CpuGrammarPasses
 from tests.contract.distribution_suite import F32, F64, Case, Event, Part, seeded
 from tests.contract.tree_suite import TreeSuite, catalan, trees
 from tests.support import assert_close
@@ -146,11 +147,11 @@ def test_a_symbol_far_below_the_best_survives_alone(depth, dtype):
     case = far_below(depth, dtype)
     FAMILY.check(case)
     grammar = FAMILY.make(case)
-    found = op.GrammarPasses(*grammar._flat(grammar.potentials))
+    found = CpuGrammarPasses(*grammar._flat(grammar.potentials))
     # A nonterminal made of two others by a rule is three times as far below.
     assert (found.fallback is not None) == (3 * depth > (64 if dtype == F32 else 640))
     if dtype == F32 and 3 * depth > 64:
-        assert isinstance(found.fallback, op.GrammarPasses)
+        assert isinstance(found.fallback, CpuGrammarPasses)
         assert (found.fallback.fallback is not None) == (3 * depth > 640)
 
 
@@ -160,9 +161,10 @@ def test_log_space_gives_the_same_numbers(family, monkeypatch):
     for dtype in (F32, F64):
         case = family.ragged(4, dtype)
         for kind in (np.float32, np.float64):
-            monkeypatch.setitem(passes.TINY, np.dtype(kind), 2.0)
+            own = LIMITS[np.dtype(kind)]
+            monkeypatch.setitem(LIMITS, np.dtype(kind), own._replace(tiny=2.0))
             grammar = family.make(case)
-            found = op.GrammarPasses(*grammar._flat(grammar.potentials))
+            found = CpuGrammarPasses(*grammar._flat(grammar.potentials))
             if kind == np.float64 or dtype == F32:
                 assert found.bad.tolist() == list(range(6))
             family.check(case)
@@ -180,7 +182,7 @@ def test_masks_of_minus_infinity_stay_in_scaled_arithmetic():
         lambda _, x: x.masked_fill(torch.rand(x.shape, generator=g) < 0.6, -torch.inf)
     )
     grammar = FAMILY.make(sparse)
-    found = op.GrammarPasses(*grammar._flat(grammar.potentials))
+    found = CpuGrammarPasses(*grammar._flat(grammar.potentials))
     assert bool(found.chart.low.any())
     assert found.fallback is None
 

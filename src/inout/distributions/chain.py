@@ -41,7 +41,7 @@ class LinearChain(StructuredDistribution):
     log Z and its gradient cost O(b n s²) time, and memory O(b n s) besides the potentials and
     their gradients. Potentials in half precision are computed in float32. `tier="reference"`
     computes log Z and its derivatives in plain torch code instead of the compiled kernels. NaN
-    and +inf are refused, at the latest by the first query.
+    and +inf are refused, at the latest by the first query (on a GPU by its backward pass).
 
     >>> import torch
     >>> chain = LinearChain(torch.zeros(3, 2), torch.tensor([[0.0, -torch.inf], [0.0, 0.0]]))
@@ -154,23 +154,36 @@ class LinearChain(StructuredDistribution):
         transitions = potentials["transitions"]
         block = (1, s, s) if self.stationary else (max(n - 1, 0), s, s)
         own_dims = 2 if self.stationary else 3
-        if transitions.ndim > own_dims:
-            transitions = transitions.expand(self.batch_shape + transitions.shape[-own_dims:])
-            transitions = transitions.reshape(b, *block)
-        else:
-            transitions = transitions.reshape(1, *block)
-        return emissions.reshape(b, n, s), transitions, self.lengths.reshape(-1)
+        shared = transitions.ndim == own_dims
+        if not shared:
+            whole = self.batch_shape + transitions.shape[-own_dims:]
+            transitions = transitions if transitions.shape == whole else transitions.expand(whole)
+        return (
+            _shaped(emissions, (b, n, s)),
+            _shaped(transitions, (1 if shared else b, *block)),
+            _shaped(self.lengths, (b,)),
+        )
 
     def _log_partition(self, potentials: Potentials) -> Float[Tensor, "*b"]:
         reference = self.tier == "reference"
         log_z = (reference_log_partition if reference else op.log_partition)(
             *self._flat(potentials)
         )
-        # One number to wait for, where this is a GPU's: no log Z is +inf, so no sum makes NaN.
-        if not self._values_checked and isnan(float(log_z.detach().sum())):
+        if not self._values_checked:
+            plain = log_z.detach()
+            if log_z.requires_grad and log_z.is_cuda:
+                # Nobody waits for the device now: the answer is there when the gradient comes.
+                log_z.register_hook(lambda _: self._refuse_nan(plain))
+            else:
+                self._refuse_nan(plain)
+        return _shaped(log_z, self.batch_shape)
+
+    def _refuse_nan(self, log_z: Tensor) -> None:
+        """Raise for the potential that made log Z NaN, if it is."""
+        # One number to wait for; no log Z is +inf, so no sum makes NaN of others.
+        if isnan(float(log_z.sum())):
             self._refuse_bad_values(self.potentials)
         self._values_checked = True
-        return log_z.reshape(self.batch_shape)
 
     def _checked_labels(self, event: Tensor) -> Tensor:
         """Labels [*s *b n] with 0 beyond each element's length."""
@@ -281,8 +294,8 @@ class LinearChain(StructuredDistribution):
             raise ArgumentError("enumerate_support needs all elements to have the full length")
         if n * np.log(max(s, 1)) > np.log(1e7):
             raise ArgumentError(f"there are {s}**{n} labellings, more than ten million")
-        events = torch.tensor(list(product(range(s), repeat=n)), dtype=torch.long).reshape(-1, n)
-        events = events.reshape(-1, *(1,) * len(self.batch_shape), n)
+        labels = torch.tensor(list(product(range(s), repeat=n)), dtype=torch.long)
+        events = labels.reshape(-1, *(1,) * len(self.batch_shape), n).to(self.lengths.device)
         return events.expand(-1, *self.batch_shape, n) if expand else events
 
     def forest(self) -> Forest:
@@ -361,6 +374,11 @@ class _Trellis(LazyLabels):
         """(axiom rows, goals, labels)."""
         goals = self.first_goal + np.arange(self.chain.size[0])
         return np.arange(self.num_axioms), goals, self
+
+
+def _shaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """x in another shape; itself, without a node for autograd, if it has that one."""
+    return x if x.shape == shape else x.reshape(shape)
 
 
 class HMM(LinearChain):

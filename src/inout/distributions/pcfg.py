@@ -133,7 +133,7 @@ class PCFG(TreeDistribution):
         b, n, nt, pt = self.size
         s = nt + pt
         event, splits = self._checked_tree(event, labels=s)
-        place = torch.arange(n)
+        place = torch.arange(n, device=event.device)
         words = event.diagonal(0, -2, -1)
         inner = event.where(place[:, None] != place, -1)
         if bool((inner >= nt).any()) or bool(((words >= 0) & (words < nt)).any()):
@@ -160,9 +160,9 @@ class PCFG(TreeDistribution):
     def _score(self, event: Int[Tensor, "*e n n"]) -> Float[Tensor, "*sb"]:
         event, used_rows = self._used(event)
         b = self.size[0]
-        score = torch.zeros((), dtype=self.potentials["root"].dtype)
+        score = self.potentials["root"].new_zeros(())
         flat = dict(zip(self.potentials, self._flat(self.potentials)[:3], strict=True))
-        element = torch.arange(b).reshape(*self.batch_shape, 1)
+        element = torch.arange(b, device=score.device).reshape(*self.batch_shape, 1)
         for name, (rows, used) in used_rows.items():
             # One index into what is stored, so that nothing is expanded over samples.
             size = self._part_shapes[name].numel()
@@ -180,7 +180,7 @@ class PCFG(TreeDistribution):
         result = {}
         for name, (rows, used) in used_rows.items():
             shape = self._part_shapes[name]
-            counts = torch.zeros(*event.shape[:-2], shape.numel(), dtype=dtype)
+            counts = self.potentials["root"].new_zeros((*event.shape[:-2], shape.numel()))
             counts.scatter_add_(-1, rows, used.to(dtype))
             result[name] = counts.reshape(*event.shape[:-2], *shape)
         return result
@@ -273,7 +273,7 @@ class _Chart(LazyLabels):
     def edges(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(heads, tail_offsets, tails) of all edges."""
         b, n, nt, pt = self.grammar.size
-        lengths = self.grammar.lengths.reshape(-1).numpy()
+        lengths = self.grammar.lengths.reshape(-1).cpu().numpy()
         root, rules, words, betas, pairs, goals = (self._numbers(name) for name in self.shapes)
         groups: list[tuple[np.ndarray, list[np.ndarray]]] = []
         for e in range(b):

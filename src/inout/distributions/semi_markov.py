@@ -230,6 +230,7 @@ class SemiMarkov(StructuredDistribution):
             ending[:, -1] = torch.arange(s).repeat(len(ending) // s)
             prefixes.append(ending)
         events = prefixes[n].reshape(counts[n], *(1,) * len(self.batch_shape), n)
+        events = events.to(self.lengths.device)
         return events.expand(-1, *self.batch_shape, n) if expand else events
 
     def forest(self) -> Forest:

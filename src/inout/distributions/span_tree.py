@@ -113,7 +113,7 @@ class SpanTree(TreeDistribution):
     def parts(self, event: Int[Tensor, "*e n n"]) -> Potentials:
         """Indicators [*s *b n n s] of the labelled spans."""
         event, _ = self._checked_tree(event, labels=self.size[2])
-        labels = torch.arange(self.size[2])
+        labels = torch.arange(self.size[2], device=event.device)
         dtype = self.potentials["log_potentials"].dtype
         return {"log_potentials": (event[..., None] == labels).to(dtype)}
 
@@ -135,7 +135,9 @@ class SpanTree(TreeDistribution):
             for rank, (score, rows) in enumerate(found):
                 scores[rank, element] = score
                 events[rank, element, rows // s % (n * n)] = rows % s
-        return torch.from_numpy(events).reshape(k, b, n, n), torch.from_numpy(scores)
+        device = self.lengths.device
+        trees = torch.from_numpy(events).reshape(k, b, n, n).to(device)
+        return trees, torch.from_numpy(scores).to(device)
 
     def _draw(self, count: int, generator: torch.Generator) -> Int[Tensor, "m b n n"]:
         b, n, s = self.size
@@ -206,7 +208,7 @@ class _Chart(LazyLabels):
     def edges(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(heads, tail_offsets, tails) of all edges."""
         b, n, s = self.trees.size
-        lengths = self.trees.lengths.reshape(-1).numpy()
+        lengths = self.trees.lengths.reshape(-1).cpu().numpy()
         axioms = np.arange(self.num_axioms).reshape(b, n, n, s)
         sums = self.num_axioms + np.arange(self.cells).reshape(b, n, n)
         betas = sums + self.cells

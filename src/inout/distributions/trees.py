@@ -176,6 +176,7 @@ class TreeDistribution(StructuredDistribution):
     def _for_batch(self, events: Tensor, expand: bool) -> Tensor:
         """Events [m n n] as [m *b n n], or with dimensions of size 1 for the batch."""
         events = events.reshape(-1, *(1,) * len(self.batch_shape), *self.event_shape)
+        events = events.to(self.lengths.device)
         return events.expand(-1, *self.batch_shape, *self.event_shape) if expand else events
 
 
@@ -187,7 +188,7 @@ def unrelated_zero(potentials: Potentials) -> Float[Tensor, ""]:
 
 def used_rows(forest: Forest, k: int) -> Iterator[list[tuple[float, np.ndarray]]]:
     """Of each goal's k best derivations: (score, rows of the relations chained that it uses)."""
-    arrays, rows = forest.arrays, forest.axiom_rows.numpy()
+    arrays, rows = forest.arrays, forest.axiom_rows.cpu().numpy()
     best = forest.kbest(k)
     for trees in best if isinstance(best, list) else [best]:
         found = []

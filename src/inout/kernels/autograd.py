@@ -44,7 +44,10 @@ class _LogPartition(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        results = _apply(_Gradient, ctx.passes, ctx.twin, gradients[0], *ctx.saved_tensors)
+        if torch.is_grad_enabled():  # there may be second derivatives
+            results = _apply(_Gradient, ctx.passes, ctx.twin, gradients[0], *ctx.saved_tensors)
+        else:
+            results = ctx.passes.gradients(gradients[0])
         return None, None, *results
 
 

@@ -202,11 +202,11 @@ def betas_in_log(
 
 @triton.jit
 def sweep_kernel(
-    p_emissions, p_transitions, p_lengths, p_alphas, p_scales, p_betas, p_middles, p_totals,
+    p_emissions, p_transitions, p_lengths, p_messages, p_scales, p_middles, p_totals,
     n, s, stride_element, stride_position,
     S: tl.constexpr, STAGES: tl.constexpr, MEET: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
-    """Log alphas up to the middle and log betas from there on, [b n s], with maximum 0.
+    """Log alphas up to the middle and log betas after it, [b n s], with maximum 0.
 
     And the log scales [b n] of the alphas; both messages at the middle [b 2 s] with what was
     taken out of them, [b 2]. Without MEET the middle is the end.
@@ -222,7 +222,7 @@ def sweep_kernel(
     p_middle = p_middles + b * 2 * s + o_s
     p_total = p_totals + b * 2
     if tl.program_id(1) == 0:
-        p_alpha = p_alphas + b * n * s + o_s
+        p_alpha = p_messages + b * n * s + o_s
         p_scale = p_scales + b * n
         m_first = o_s < tl.minimum(length, 1) * s  # the first position, if there is one
         bad = alphas_in_real(
@@ -235,7 +235,7 @@ def sweep_kernel(
                 m_first, m_s, m_block, STAGES, KEEP,
             )  # fmt: skip
     else:
-        p_beta = p_betas + b * n * s + o_s
+        p_beta = p_messages + b * n * s + o_s
         bad = betas_in_real(
             p_row, p_block, p_beta, p_middle + s, p_total + 1, length, middle, s, stride_position,
             m_s, m_block, S, STAGES, KEEP,
@@ -414,7 +414,7 @@ def second_half_in_log(
 
 @triton.jit
 def gradient_kernel(
-    p_emissions, p_transitions, p_lengths, p_alphas, p_scales, p_betas, p_middles, p_weights,
+    p_emissions, p_transitions, p_lengths, p_messages, p_scales, p_middles, p_weights,
     p_nodes, p_pairs, n, s, stride_element, stride_position,
     S: tl.constexpr, STAGES: tl.constexpr, STATIONARY: tl.constexpr,
 ):  # fmt: skip
@@ -436,7 +436,7 @@ def gradient_kernel(
     p_block = p_transitions + b * stride_element + o_block
     p_pair = p_pairs + b * s * s * (2 if STATIONARY else n - 1) + o_block
     if tl.program_id(1) == 0:
-        p_alpha = p_alphas + b * n * s + o_s
+        p_alpha = p_messages + b * n * s + o_s
         b_beta = tl.load(p_middles + (b * 2 + 1) * s + o_s, mask=m_s, other=minus_inf)
         m_own = o_s < tl.minimum(length, 1) * s  # nothing in an empty chain
         bad = first_half_in_real(
@@ -449,7 +449,7 @@ def gradient_kernel(
                 s, stride_position, m_own, m_block, S, STAGES, STATIONARY,
             )  # fmt: skip
     else:
-        p_beta = p_betas + b * n * s + o_s
+        p_beta = p_messages + b * n * s + o_s
         p_other = p_pair + (s * s if STATIONARY else 0)
         b_alpha = tl.load(p_middles + b * 2 * s + o_s, mask=m_s, other=minus_inf)
         bad = second_half_in_real(
@@ -541,29 +541,27 @@ def _strides(transitions: Tensor) -> tuple[int, int]:
     return (0 if bt == 1 else nt * s * s), (0 if nt == 1 else s * s)
 
 
-def _options(potentials: Tensor, pairs_written: bool = False) -> dict[str, int]:
+def _options(potentials: Tensor) -> dict[str, int]:
     """Block size, how many blocks may be on their way in shared memory, and warps (measured)."""
     size = max(16, triton.next_power_of_2(potentials.shape[-1]))
     stages = SHARED_MEMORY // (size * size * potentials.element_size())
-    warps = 4 if size < 64 or (size == 64 and not pairs_written) else 8
-    return {"S": size, "STAGES": max(1, min(4, stages)), "num_warps": warps}
+    return {"S": size, "STAGES": max(1, min(4, stages)), "num_warps": 4 if size < 128 else 8}
 
 
 def _sweep(
     emissions: Tensor, transitions: Tensor, lengths: Tensor, *, meet: bool, keep: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Alphas and their scales, betas, both at the middle, and what was taken out of these."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Messages, scales of the alphas, messages at the middle, and what was taken out of these."""
     b, n, s = emissions.shape
-    kept = (b, n, s) if keep else (0,)
-    alphas, betas = emissions.new_empty(kept), emissions.new_empty(kept if meet else (0,))
-    scales = emissions.new_empty(kept[:2])
+    messages = torch.empty_like(emissions) if keep else emissions.new_empty(0)
+    scales = emissions.new_empty((b, n) if keep else 0)
     middles = emissions.new_empty((b, 2, s))
     totals = emissions.new_empty((b, 2), dtype=torch.float64)
     sweep_kernel[(b, 2 if meet else 1)](
-        emissions, transitions, lengths, alphas, scales, betas, middles, totals,
+        emissions, transitions, lengths, messages, scales, middles, totals,
         n, s, *_strides(transitions), MEET=meet, KEEP=keep, **_options(emissions),
     )  # fmt: skip
-    return alphas, scales, betas, middles, totals
+    return messages, scales, middles, totals
 
 
 def meet_in_the_middle(
@@ -572,10 +570,10 @@ def meet_in_the_middle(
     lengths: Int[Tensor, " b"],
     keep: bool,
 ) -> tuple[Tensor, ...]:
-    """(log Z [b] in float64, log alphas [b n s], their log scales [b n], log betas, middles).
+    """(log Z [b] in float64, log messages [b n s], log scales [b n], middles [b 2 s]).
 
-    The alphas reach up to the middle of each element and the betas down to it; without `keep`
-    there are neither.
+    Messages are alphas up to the middle of each element and betas after it; without `keep` there
+    are none but those at the middle.
     """
     *messages, totals = _sweep(emissions, transitions, lengths, meet=True, keep=keep)
     b, _, s = emissions.shape
@@ -589,9 +587,8 @@ def gradients(
     emissions: Float[Tensor, "b n s"],
     transitions: Float[Tensor, "bt nt s s"],
     lengths: Int[Tensor, " b"],
-    alphas: Float[Tensor, "b n s"],
+    messages: Float[Tensor, "b n s"],
     scales: Float[Tensor, "b n"],
-    betas: Float[Tensor, "b n s"],
     middles: Float[Tensor, "b 2 s"],
     weights: Float[Tensor, " b"],
 ) -> tuple[Float[Tensor, "b n s"], Float[Tensor, "b nt s s"]]:
@@ -601,9 +598,8 @@ def gradients(
     nodes = torch.empty_like(emissions)
     pairs = emissions.new_empty((b, 2 if stationary else n - 1, s, s))
     gradient_kernel[(b, 2)](
-        emissions, transitions, lengths, alphas, scales, betas, middles, weights, nodes, pairs,
-        n, s, *_strides(transitions), STATIONARY=stationary,
-        **_options(emissions, pairs_written=True),
+        emissions, transitions, lengths, messages, scales, middles, weights, nodes, pairs,
+        n, s, *_strides(transitions), STATIONARY=stationary, **_options(emissions),
     )  # fmt: skip
     return nodes, pairs.sum(1, keepdim=True) if stationary else pairs
 

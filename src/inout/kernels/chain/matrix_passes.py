@@ -113,9 +113,12 @@ class MatrixPasses:
             return None
         if not len(self._unfit):
             return None
-        own = self.transitions if len(self.transitions) == 1 else self.transitions[self._unfit]
-        given = (self.emissions[self._unfit], own, self.lengths[self._unfit])
-        return CpuPasses(*(x.cpu() for x in given))
+        transitions = self.transitions
+        transitions = (transitions if len(transitions) == 1 else transitions[self._unfit]).cpu()
+        if not self.shared:  # one gradient for each element, then
+            transitions = transitions.expand(len(self._unfit), *transitions.shape[1:])
+        emissions, lengths = self.emissions[self._unfit], self.lengths[self._unfit]
+        return CpuPasses(emissions.cpu(), transitions, lengths.cpu())
 
     def _surely_fits(self) -> bool:
         """Whether the alphas alone show that nothing was lost, which spares the betas."""
@@ -162,7 +165,7 @@ class MatrixPasses:
             own_nodes, own_pairs = self._elsewhere.gradients(weights[bad].cpu())
             nodes[bad] = own_nodes.to(nodes)
             if self.shared:
-                pairs += own_pairs.to(pairs).sum(0, keepdim=True)
+                pairs += own_pairs.to(pairs)
             else:
                 pairs[bad] = own_pairs.to(pairs)
         return nodes, pairs

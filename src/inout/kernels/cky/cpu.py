@@ -122,13 +122,14 @@ def settle(total, scale, tiny, beta):
 
 @njit(cache=True, nogil=True)
 def inside(
-    both, left, right, words, word_sigmas, tops, lengths, lo, hi, tiny,
+    both, left, right, words, word_sigmas, tops, lengths, lo, hi, tiny, floor,
     lefts, rights, betas, sigmas, low,
 ):  # fmt: skip
     """Fills lefts [b nt n s], rights [b nt n nt], betas [b n n nt], sigmas [b n n] and low [b].
 
-    `low` says in which elements a total fell below tiny. Of the rules' weights there is one set
-    for each element, or one for all. O(n³ nt² + n² nt³ + n nt pt s) for an element.
+    `low` says in which elements a total fell below tiny. Every total has `floor` added to it. Of
+    the rules' weights there is one set for each element, or one for all. O(n³ nt² + n² nt³ +
+    n nt pt s) for an element.
     """
     n, nt = betas.shape[1], betas.shape[3]
     totals, products = np.empty((n, nt), words.dtype), np.empty((n, nt), words.dtype)
@@ -139,7 +140,7 @@ def inside(
         low[b] = False
         for width in range(2, lengths[b] + 1):
             count = lengths[b] - width + 1
-            totals[:count] = 0
+            totals[:count] = floor
             if width > 3:
                 pairs[:count] = 0
             for i in range(count):
@@ -241,7 +242,8 @@ def outside(
     """Gradients of the sum over elements of root_gradient[b] . beta of the whole element.
 
     Fills grad_betas [b n n nt] and grad_words [b n pt]; adds to the rules' gradients at place
-    `slot`, or b where each element has rules of its own.
+    `slot`, or b where each element has rules of its own. The gradient by a beta that is 0 is set
+    to 0: it would be finite, but what it is passed on to, from span to span, might not.
     """
     n, nt = betas.shape[1], betas.shape[3]
     gradients = np.empty((n, nt), words.dtype)
@@ -260,8 +262,11 @@ def outside(
         for width in range(lengths[b], 1, -1):
             count = lengths[b] - width + 1
             for i in range(count):
+                j = i + width - 1
                 for a in range(nt):
-                    gradients[i, a] = grad_betas[b, i, i + width - 1, a]
+                    if betas[b, i, j, a] == 0:
+                        grad_betas[b, i, j, a] = 0
+                    gradients[i, a] = grad_betas[b, i, j, a]
             if width > 3:
                 multiply_transposed(gradients[:count], both[own], grad_pairs[:count])
                 pairs[:count] = 0

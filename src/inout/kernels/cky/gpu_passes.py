@@ -7,14 +7,57 @@ from __future__ import annotations
 
 from functools import cached_property
 from typing import TYPE_CHECKING
+from weakref import finalize
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from inout.kernels.cky.cpu_passes import CpuGrammarPasses
+from inout.kernels.recording import Recording, Shelf, signature
+
 if TYPE_CHECKING:
     from inout.kernels.cky.gpu import Chart
-    from inout.kernels.cky.op import GrammarPasses
+
+
+def inside(
+    root: Tensor, rules: Tensor, words: Tensor, lengths: Tensor
+) -> tuple[Chart, Tensor, Tensor]:
+    """(chart, total in the chart's scale, log Z in float64)."""
+    from inout.kernels.cky import gpu  # here, because triton is only where GPUs are
+
+    with gpu.exact_products(words):
+        chart = gpu.Chart(gpu.weigh(root, rules, words, lengths), gpu.TINY[words.dtype])
+        return chart, *chart.totals()
+
+
+def _root_gradient(chart: Chart, total: Tensor, weights: Tensor) -> Float[Tensor, "b nt"]:
+    """Gradient of weights . log Z by the betas of whole elements; 0 for those without trees."""
+    some = total > 0
+    factors = torch.where(some, weights.to(total.dtype) / torch.where(some, total, 1.0), 0.0)
+    return chart.weights.root * factors[:, None]
+
+
+def gradients(chart: Chart, total: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of weights . log Z by root, rules and words."""
+    from inout.kernels.cky import gpu
+
+    at_root = _root_gradient(chart, total, weights)
+    with gpu.exact_products(weights):
+        return (at_root * chart.at_root(), *chart.gradients(at_root))
+
+
+class _Recorded:
+    """Inside and gradients for one shape of potentials; the second is of the first one's chart."""
+
+    def __init__(self, *given: Tensor) -> None:
+        self.inside = Recording(inside, *given)
+        chart, total, _ = self.inside(*given)
+        self.gradients = Recording(lambda w: gradients(chart, total, w), torch.ones_like(total))
+
+
+# A chart is lent to one object at a time and may take hundreds of megabytes.
+SHELF: Shelf[_Recorded] = Shelf(most=4)
 
 
 class GpuGrammarPasses:
@@ -32,12 +75,20 @@ class GpuGrammarPasses:
         return self.root, self.rules, self.words, self.lengths
 
     @cached_property
+    def _recorded(self) -> _Recorded | None:
+        """Both passes for potentials of this shape, if it has come before: ours alone for now."""
+        if not self.words.is_cuda:  # but run by Triton's interpreter
+            return None
+        key = signature(*self._given)
+        recorded = SHELF.take(key, lambda: _Recorded(*self._given))
+        if recorded is not None:
+            finalize(self, SHELF.give_back, key, recorded)
+        return recorded
+
+    @cached_property
     def _inside(self) -> tuple[Chart, Tensor, Tensor]:
         """(chart, total in the chart's scale, log Z as far as it fits)."""
-        with self.kernels.exact_products(self.words):
-            weights = self.kernels.weigh(*self._given)
-            chart = self.kernels.Chart(weights, self.kernels.TINY[self.words.dtype])
-            return chart, *chart.totals()
+        return (self._recorded.inside if self._recorded else inside)(*self._given)
 
     @cached_property
     def _bad(self) -> Int[Tensor, " bad"]:
@@ -58,11 +109,9 @@ class GpuGrammarPasses:
         return unfit.nonzero()[:, 0]
 
     @cached_property
-    def _fallback(self) -> GrammarPasses:
+    def _fallback(self) -> CpuGrammarPasses:
         """The elements that do not fit, on the CPU."""
-        from inout.kernels.cky.op import GrammarPasses  # which chooses between its tiers and this
-
-        return GrammarPasses(*(x.cpu() for x in self._of(self._bad, *self._given)))
+        return CpuGrammarPasses(*(x.cpu() for x in self._of(self._bad, *self._given)))
 
     def _of(self, elements: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
         """The part of tensors [b ..] that belongs to some elements; one set of rules is for all."""
@@ -72,27 +121,20 @@ class GpuGrammarPasses:
     @cached_property
     def log_z(self) -> Float[Tensor, " b"]:
         """log Z in float64."""
-        log_z = self._inside[2]
+        log_z = self._inside[2].clone()
         if len(self._bad):
             log_z[self._bad] = self._fallback.log_z.to(log_z)
         return log_z
 
-    def _root_gradient(self, weights: Tensor) -> Float[Tensor, "b nt"]:
-        """Gradient by the betas of whole elements; 0 without trees and for those done elsewhere."""
-        chart, total, _ = self._inside
-        some = total > 0
-        factors = torch.where(some, weights.to(total.dtype) / torch.where(some, total, 1.0), 0.0)
-        if len(self._bad):
-            factors[self._bad] = 0
-        return chart.weights.root * factors[:, None]
-
     def gradients(self, weights: Tensor) -> tuple[Tensor, ...]:
         """Gradients by root, rules and words."""
-        chart = self._inside[0]
+        chart, total, _ = self._inside
         weights = weights.detach()
-        at_root = self._root_gradient(weights)
-        with self.kernels.exact_products(self.words):
-            results = (at_root * chart.at_root(), *chart.gradients(at_root))
+        given = weights.index_fill(0, self._bad, 0.0) if len(self._bad) else weights
+        if self._recorded:
+            results = tuple(x.clone() for x in self._recorded.gradients(given))
+        else:
+            results = gradients(chart, total, given)
         if len(self._bad):
             exact = self._fallback.gradients(weights[self._bad].cpu())
             for result, other in zip(results, exact, strict=True):
@@ -105,20 +147,17 @@ class GpuGrammarPasses:
 
     def span_marginals(self) -> Float[Tensor, "b n n nt"]:
         """Posteriors of nonterminals over spans."""
-        chart = self._inside[0]
-        at_root = self._root_gradient(torch.ones_like(self.log_z))
+        chart, total, _ = self._inside
+        at_root = _root_gradient(chart, total, torch.ones_like(total).index_fill(0, self._bad, 0.0))
         with self.kernels.exact_products(self.words):
             result = chart.by_span(chart.outside(at_root)[0]).mul_(chart.betas).double()
         if len(self._bad):
-            exact = torch.as_tensor(self._fallback.span_marginals())
-            result[self._bad] = exact.to(result)
+            result[self._bad] = self._fallback.span_marginals().to(result)
         return result
 
     def tangents(self, weights: Tensor, directions: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Hessian times the directions for root, rules and words, and E[U]; on the CPU."""
-        from inout.kernels.cky.op import GrammarPasses
-
-        passes = GrammarPasses(*(x.cpu() for x in self._given))
+        passes = CpuGrammarPasses(*(x.cpu() for x in self._given))
         own = tuple(x.detach().cpu() for x in directions)
         results = passes.tangents(weights.detach().cpu(), own)
         return tuple(x.to(self.words.device) for x in results)
@@ -144,9 +183,5 @@ class GpuGrammarPasses:
         with self.kernels.exact_products(self.words):
             events = chart.descend(count, uniform)
         if len(self._bad):
-            from inout.kernels.cky.op import sample_trees
-
-            root, rules, words, lengths = (x.cpu() for x in self._of(self._bad, *self._given))
-            exact = sample_trees(root, rules, words, lengths, count, seed)
-            events[:, self._bad] = exact.to(device)
+            events[:, self._bad] = self._fallback.sample(count, seed).to(device)
         return events

@@ -133,4 +133,5 @@ class CpuPasses:
 
 
 def arrays(*tensors: Tensor) -> list[Array]:
+    """The tensors as contiguous arrays."""
     return [x.detach().contiguous().numpy() for x in tensors]

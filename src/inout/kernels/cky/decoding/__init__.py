@@ -1,1 +1,1 @@
-"""Single trees of weighted grammars: best, k best, samples, and their rules."""
+"""Single trees of weighted grammars: best and samples."""

@@ -2,64 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from numpy.typing import NDArray
 from torch import Tensor
 
 from inout.kernels.autograd import differentiable_log_partition
 from inout.kernels.cky.reference import reference_tree_log_partition
-from inout.kernels.cky.spans import cpu
-from inout.kernels.threads import over_batch
+from inout.kernels.cky.spans import cpu, cpu_passes
+from inout.kernels.cky.spans.cpu_passes import CpuTreePasses
+from inout.kernels.cky.spans.gpu_passes import GpuTreePasses
+from inout.kernels.tiers import choose_tier
 
-Array = NDArray[Any]
 
-
-class TreePasses:
-    """Trees at one setting of their scores [b n n]; see `cpu` for the method."""
-
-    def __init__(self, scores: Tensor, lengths: Tensor) -> None:
-        self.scores: Array = scores.detach().contiguous().numpy()
-        self.lengths: Array = lengths.contiguous().numpy()
-        self.mantissas: Array = np.empty(self.scores.shape)
-        self.exponents: Array = np.empty(self.scores.shape, np.int64)
-        b, n, _ = self.scores.shape
-        self.size, self.work = b, b * n**3
-        log_z = np.empty(b)
-        over_batch(
-            lambda lo, hi: cpu.inside(
-                self.scores, self.lengths, lo, hi, self.mantissas, self.exponents, log_z
-            ),
-            self.size,
-            self.work,
-        )
-        self.log_z = torch.from_numpy(log_z)
-
-    def gradients(self, weights: Tensor) -> tuple[Tensor, ...]:
-        """weights[b] * P(span) [b n n]."""
-        roots, out = weights.detach().double().contiguous().numpy(), np.empty(self.scores.shape)
-        chart = (self.mantissas, self.exponents)
-        over_batch(
-            lambda lo, hi: cpu.marginals(self.lengths, lo, hi, *chart, roots, out),
-            self.size,
-            self.work,
-        )
-        return (torch.from_numpy(out.astype(self.scores.dtype)),)
-
-    def tangents(self, weights: Tensor, directions: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """weights[b] * Cov[span, U] [b n n], and E[U] [b]."""
-        roots, out = weights.detach().double().contiguous().numpy(), np.empty(self.scores.shape)
-        u, expected = directions[0].detach().contiguous().numpy(), np.empty(self.size)
-        chart = (self.mantissas, self.exponents)
-        over_batch(
-            lambda lo, hi: cpu.tangents(self.lengths, lo, hi, *chart, roots, u, expected, out),
-            self.size,
-            3 * self.work,
-        )
-        return torch.from_numpy(out.astype(self.scores.dtype)), torch.from_numpy(expected)
+def passes_for(scores: Tensor, lengths: Tensor) -> CpuTreePasses | GpuTreePasses:
+    """The passes for these scores."""
+    on_cpu = choose_tier(scores.device) == "cpu"
+    return (CpuTreePasses if on_cpu else GpuTreePasses)(scores, lengths)
 
 
 def tree_log_partition(
@@ -70,19 +29,15 @@ def tree_log_partition(
     O(b n³) time, O(b n²) memory. Only scores with i <= j < length are read.
     """
     return differentiable_log_partition(
-        TreePasses(scores, lengths), lambda x: reference_tree_log_partition(x, lengths), scores
+        passes_for(scores, lengths), lambda x: reference_tree_log_partition(x, lengths), scores
     )
 
 
 def best_tree(scores: Float[Tensor, "b n n"], lengths: Int[Tensor, " b"]) -> Bool[Tensor, "b n n"]:
     """The spans of the tree with the highest score (none where no tree is possible); O(b n³)."""
-    given = scores.detach().double().contiguous().numpy()
-    chosen, best = np.empty(given.shape, np.bool_), np.empty(len(given))
-    sizes = lengths.contiguous().numpy()
-    over_batch(
-        lambda lo, hi: cpu.viterbi(given, sizes, lo, hi, chosen, best), len(given), given.size
-    )
-    return torch.from_numpy(chosen)
+    if choose_tier(scores.device) == "cpu":
+        return cpu_passes.best_tree(scores, lengths)  # without the inside pass
+    return GpuTreePasses(scores, lengths).best()
 
 
 def sample_trees(
@@ -96,28 +51,16 @@ def sample_trees(
 
     `scores` are the potentials summed over the labels in log space.
     """
-    passes = TreePasses(scores, lengths)
-    given = potentials.detach().double().contiguous().numpy()
-    b, n, _ = scores.shape
-    labels = np.empty((b, count, n, n), np.int64)
-
-    def part(lo: int, hi: int) -> None:
-        for e in range(lo, hi):
-            cpu.sample(
-                given[e], passes.lengths[e], passes.mantissas[e], passes.exponents[e],
-                np.uint64(seed), e * count, labels[e],
-            )  # fmt: skip
-
-    over_batch(part, b, b * count * n * n)
-    return torch.from_numpy(labels.swapaxes(0, 1).copy())
+    return passes_for(scores, lengths).sample(potentials, count, seed)
 
 
 def splits_of(
     present: Bool[Tensor, "m n n"], lengths: Int[Tensor, " m"]
 ) -> tuple[Int[Tensor, "m n n"], Bool[Tensor, " m"]]:
     """Where each present span is split, -1 elsewhere, and whether each element is a binary tree."""
-    given, sizes = present.contiguous().numpy(), lengths.contiguous().numpy()
+    given, sizes = present.cpu().contiguous().numpy(), lengths.cpu().contiguous().numpy()
     splits, good = np.full(given.shape, -1, np.int64), np.empty(len(given), np.bool_)
     for m in range(len(given)):
         good[m] = cpu.check_tree(given[m], sizes[m], splits[m])
-    return torch.from_numpy(splits), torch.from_numpy(good)
+    device = present.device
+    return torch.from_numpy(splits).to(device), torch.from_numpy(good).to(device)

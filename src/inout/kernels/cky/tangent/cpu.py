@@ -86,7 +86,10 @@ def inside(
     both, left, right, words, word_sigmas, tops, lengths, lo, hi, lefts, rights, betas, sigmas,
     d_both, d_left, d_right, d_words, d_lefts, d_rights, d_betas,
 ):  # fmt: skip
-    """Fills d_lefts, d_rights and d_betas, the derivatives in the scales of the chart."""
+    """Fills d_lefts, d_rights and d_betas, the derivatives in the scales of the chart.
+
+    A beta that was set to 0 has no derivative.
+    """
     n, nt = betas.shape[1], betas.shape[3]
     d_totals, products = np.empty((n, nt), words.dtype), np.empty((n, nt), words.dtype)
     pairs, d_pairs = np.empty((n, nt * nt), words.dtype), np.empty((n, nt * nt), words.dtype)
@@ -117,8 +120,10 @@ def inside(
                 multiply(d_pairs[:count], both[own], products[:count])
                 add(products[:count].reshape(count * nt), flat)
             for i in range(count):
+                j = i + width - 1
                 for a in range(nt):
-                    d_betas[b, i, i + width - 1, a] = d_totals[i, a]
+                    if betas[b, i, j, a] > 0:
+                        d_betas[b, i, j, a] = d_totals[i, a]
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
@@ -261,9 +266,11 @@ def outside(
         for width in range(lengths[b], 1, -1):
             count = lengths[b] - width + 1
             for i in range(count):
+                j = i + width - 1
                 for a in range(nt):
-                    gradients[i, a] = grad_betas[i, i + width - 1, a]
-                    d_gradients[i, a] = d_grad_betas[i, i + width - 1, a]
+                    possible = betas[b, i, j, a] > 0
+                    gradients[i, a] = grad_betas[i, j, a] if possible else 0
+                    d_gradients[i, a] = d_grad_betas[i, j, a] if possible else 0
             if width > 3:
                 size = count * nt * nt
                 multiply_transposed(gradients[:count], both[own], grad_pairs[:count])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +13,13 @@ from inout.kernels.cky.tangent import cpu as tangent
 from inout.kernels.threads import groups, over_batch
 
 Array = NDArray[Any]
+Kernel = Callable[..., Any]
 
-# A possible symbol below this (its span's best split and rule being 1) loses digits.
-TINY = {np.dtype(np.float32): 1e-28, np.dtype(np.float64): 1e-280}
+# numba's dispatchers have no types for starred arguments.
+inside: Kernel = cpu.inside
+outside: Kernel = cpu.outside
+tangent_inside: Kernel = tangent.inside
+tangent_outside: Kernel = tangent.outside
 
 
 class Weights:
@@ -51,28 +56,57 @@ class Weights:
         return rules
 
 
+class Scales(NamedTuple):
+    """Logarithms, in float64, of what the entries of `Weights` are relative to."""
+
+    root: Array  # [b]
+    rules: Array  # [bs]
+    words: Array  # [b n], -inf for words without any possible preterminal
+
+
 def relative(values: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
     """(exp(values - top), top) with the largest over `axes` as top, 0 where all are -inf."""
     top = values.max(axes, keepdims=True)
     top = np.where(top == -np.inf, top.dtype.type(0), top)
-    return np.exp(values - top), top.squeeze(axes)
+    return np.exp(values - top), top.squeeze(axes).astype(np.float64)
+
+
+def weigh(root: Array, rules: Array, words: Array) -> tuple[Weights, Scales]:
+    """Weights of the potentials, and what they are relative to."""
+    root, root_tops = relative(root, (1,))
+    rules, rule_tops = relative(rules, (1, 2, 3))
+    words, word_tops = relative(words, (2,))
+    word_tops = np.where(words.max(-1) == 0, -np.inf, word_tops)
+    return Weights(root, rules, words), Scales(root_tops, rule_tops, word_tops)
+
+
+def possibilities(root: Array, rules: Array, words: Array) -> tuple[Weights, Scales]:
+    """1 for everything possible."""
+    weights = Weights(*((x > -np.inf).astype(words.dtype) for x in (root, rules, words)))
+    word_tops = np.where(weights.words.max(-1) == 0, -np.inf, 0.0)
+    return weights, Scales(np.zeros(len(root)), np.zeros(len(rules)), word_tops)
 
 
 class Chart:
-    """Betas and sigmas of all spans under some weights; `tiny` = 0: possibility only."""
+    """Betas and sigmas of all spans under some weights; `total` [b] and `log_z` [b] of all trees.
+
+    A beta stands for exp(sigma) as much. `tiny` = 0: possibility only, all sigmas 0. With a
+    `floor`, every sum over trees starts from it instead of 0, in its span's scale.
+    """
 
     def __init__(
-        self, weights: Weights, tops: Array, word_tops: Array, lengths: Array, tiny: float
+        self,
+        weights: Weights,
+        scales: Scales,
+        lengths: Array,
+        tiny: float,
+        floor: float = 0.0,
     ) -> None:
         self.weights, self.lengths = weights, lengths
         b, n, _ = weights.words.shape
         nt, _, s = weights.sizes
         kind = weights.words.dtype
         self.size = b, n, nt
-        self.tops = tops.astype(np.float64)
-        # Of words without any possible preterminal nothing can be made.
-        dead = weights.words.max(-1) == 0
-        self.word_sigmas: Array = np.where(dead, -np.inf, word_tops.astype(np.float64))
         self.lefts: Array = np.empty((b, nt, n, s), kind)
         self.rights: Array = np.empty((b, nt, n, nt), kind)
         self.betas: Array = np.zeros((b, n, n, nt), kind)
@@ -80,14 +114,18 @@ class Chart:
         self.low: Array = np.zeros(b, np.bool_)
         self.work = b * n * n * nt * nt * (n + nt)
         self.given: tuple[Any, ...] = (
-            *weights.arrays, self.word_sigmas, self.tops, self.lengths,
+            *weights.arrays, scales.words, scales.rules, self.lengths,
         )  # fmt: skip
         self.made: tuple[Any, ...] = (self.lefts, self.rights, self.betas, self.sigmas)
 
         def part(lo: int, hi: int) -> None:
-            cpu.inside(*self.given, lo, hi, tiny, *self.made, self.low)  # type: ignore[call-arg]
+            inside(*self.given, lo, hi, tiny, floor, *self.made, self.low)
 
         over_batch(part, b, self.work)
+        self.total: Array = (weights.root * self.at_root(self.betas)).sum(-1) + floor
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.total.astype(np.float64))
+        self.log_z: Array = logs + scales.root + self.at_root(self.sigmas)
 
     def at_root(self, chart: Array) -> Array:
         """Entries of a chart [b n n ...] at the spans over the whole elements."""
@@ -115,16 +153,10 @@ class Chart:
 
         def part(lo: int, hi: int) -> None:
             for g in range(lo, hi):
-                cpu.outside(  # type: ignore[call-arg]
-                    *self.given,
-                    bounds[g],
-                    bounds[g + 1],
-                    *self.made,
-                    root_gradient,
-                    betas,
-                    *gradients,
-                    g,
-                )
+                outside(
+                    *self.given, bounds[g], bounds[g + 1], *self.made, root_gradient, betas,
+                    *gradients, g,
+                )  # fmt: skip
 
         over_batch(part, len(bounds) - 1, 3 * self.work)
         return betas, self.weights.join(*gradients[:3]), gradients[3]
@@ -138,14 +170,14 @@ class Direction:
     nothing large is left to cancel.
     """
 
-    def __init__(self, chart: Chart, weights: Weights, total: Array) -> None:
-        self.chart, self.weights = chart, weights
+    def __init__(self, chart: Chart, weights: Weights) -> None:
+        self.chart, self.weights, total = chart, weights, chart.total
         self.lefts, self.rights, self.betas = (
             np.empty_like(x) for x in (chart.lefts, chart.rights, chart.betas)
         )
 
         def part(lo: int, hi: int) -> None:
-            tangent.inside(*chart.given, lo, hi, *chart.made, *self.arrays)  # type: ignore[call-arg]
+            tangent_inside(*chart.given, lo, hi, *chart.made, *self.arrays)
 
         over_batch(part, chart.size[0], 3 * chart.work)
         changed = chart.at_root(self.betas)
@@ -176,7 +208,7 @@ class Direction:
 
         def part(lo: int, hi: int) -> None:
             for g in range(lo, hi):
-                tangent.outside(  # type: ignore[call-arg]
+                tangent_outside(
                     *chart.given, bounds[g], bounds[g + 1], *chart.made, *self.arrays,
                     gradient, d_gradient, *gradients, *changes, g,
                 )  # fmt: skip

@@ -1,0 +1,1 @@
+"""The trees of weighted grammars with the highest scores."""

@@ -1,0 +1,77 @@
+"""GPU work of many small launches, recorded once for each shape and then replayed as one."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+Results = TypeVar("Results")
+Owned = TypeVar("Owned")
+
+
+class Recording(Generic[Results]):
+    """A function of CUDA tensors whose launches are replayed without Python in between.
+
+    The function must not wait for the device. Every call overwrites the results of the one
+    before, which are always the same tensors: whoever wants to keep them makes copies.
+    """
+
+    def __init__(self, function: Callable[..., Results], *inputs: Tensor) -> None:
+        self._inputs = [x.clone() for x in inputs]
+        # Kernels must be compiled, and libraries ready, before anything can be recorded.
+        aside = torch.cuda.Stream(inputs[0].device)  # type: ignore[no-untyped-call]
+        aside.wait_stream(torch.cuda.current_stream(inputs[0].device))
+        with torch.cuda.stream(aside):
+            function(*self._inputs)
+        torch.cuda.current_stream(inputs[0].device).wait_stream(aside)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            self._results = function(*self._inputs)
+
+    def __call__(self, *inputs: Tensor) -> Results:
+        """The results for other inputs of the same shapes."""
+        for own, given in zip(self._inputs, inputs, strict=True):
+            own.copy_(given)
+        self._graph.replay()
+        return self._results
+
+
+class Shelf(Generic[Owned]):
+    """Objects that are costly to make, lent to one user at a time, the latest few kept.
+
+    Nothing is made for a key that is asked for the first time: it may never come again.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._seen: set[Hashable] = set()
+        self._free: OrderedDict[int, tuple[Hashable, Owned]] = OrderedDict()
+
+    def take(self, key: Hashable, make: Callable[[], Owned]) -> Owned | None:
+        """An object for this key that nobody else has, or None the first time."""
+        if key not in self._seen:
+            self._seen.add(key)
+            return None
+        for place, (own, _) in reversed(self._free.items()):
+            if own == key:
+                return self._free.pop(place)[1]
+        return make()
+
+    def give_back(self, key: Hashable, owned: Owned) -> None:
+        """Lets others have it; what was given back longest ago may have to go."""
+        self._free[id(owned)] = (key, owned)
+        while len(self._free) > self._most:
+            self._free.popitem(last=False)
+
+    def clear(self) -> None:
+        """Frees what nobody uses now."""
+        self._free.clear()
+
+
+def signature(*tensors: Tensor) -> tuple[Any, ...]:
+    """What two lists of tensors must share for a recording to serve both."""
+    return tuple((x.shape, x.dtype, x.device) for x in tensors)
