@@ -60,10 +60,16 @@ def reciprocal(x):
 
 
 @triton.jit
-def lost_digits(b_message):
-    """1 if a message has entries that are too small to be multiplied, else 0."""
-    m_small = (b_message > 0) & (b_message < LEAST)
-    return tl.max(tl.where(m_small, 1, 0), axis=0)
+def possible(b_message):
+    """A message, or 1 where it is 0; and 0 where it is NaN, which is no good."""
+    return tl.where(b_message > 0, b_message, tl.where(b_message == 0, 1.0, 0.0))
+
+
+@triton.jit
+def too_small(b_lowest, b_least):
+    """Whether some terms or entries of messages were."""
+    lowest = tl.min(tl.min(b_lowest, axis=1), axis=0)
+    return (lowest < LOWEST) | (tl.min(b_least, axis=0) < LEAST)
 
 
 @triton.jit
@@ -71,12 +77,13 @@ def alphas_in_real(
     p_row, p_block, p_alpha, p_scale, p_middle, p_total, middle, s, stride_position,
     m_first, m_s, m_block, S: tl.constexpr, STAGES: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
-    """Alphas up to the middle as `alphas_in_log` has them; 1 if the range was too wide, else 0."""
+    """Alphas up to the middle as `alphas_in_log` has them; whether the range was too wide."""
     minus_inf = float("-inf")
     b_first = tl.load(p_row, mask=m_first, other=minus_inf)  # [S]
     scale = finite(tl.max(b_first, axis=0))
     b_alpha = tl.exp(b_first - scale)
-    bad = tl.max(tl.where((b_first > minus_inf) & (b_alpha < LEAST), 1, 0), axis=0)
+    b_least = tl.where(b_first > minus_inf, b_alpha, 1.0)
+    good = 1
     total = scale.to(tl.float64)
     # The first shift is exact, the others are guessed from the step before.
     m_second = only_if(middle > 0, m_block)
@@ -95,17 +102,17 @@ def alphas_in_real(
         b_alpha = tl.sum(b_alpha[:, None] * tl.exp(b_terms), axis=0)
         top = tl.max(b_alpha, axis=0)
         b_alpha *= reciprocal(top)
-        bad = tl.maximum(bad, tl.where(top < HUGE, lost_digits(b_alpha), 1))
+        b_least = tl.minimum(b_least, possible(b_alpha))
+        good = tl.where(top < HUGE, good, 0)
         scale = shift + tl.log(top)
         total += scale.to(tl.float64)
         shift = finite(scale)
-    lowest = tl.min(tl.min(b_lowest, axis=1), axis=0)
     if KEEP:
         tl.store(p_alpha + middle * s, tl.log(b_alpha), mask=m_first)
         tl.store(p_scale + tl.maximum(middle, 0), scale)
     tl.store(p_middle, tl.log(b_alpha), mask=m_s)
     tl.store(p_total, total)
-    return tl.where(lowest < LOWEST, 1, bad)
+    return too_small(b_lowest, b_least) | (good == 0)
 
 
 @triton.jit
@@ -143,9 +150,8 @@ def betas_in_real(
     p_row, p_block, p_beta, p_middle, p_total, length, middle, s, stride_position,
     m_s, m_block, S: tl.constexpr, STAGES: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
-    """Betas down to the middle as `betas_in_log` has them; 1 if the range was too wide, else 0."""
+    """Betas down to the middle as `betas_in_log` has them; whether the range was too wide."""
     minus_inf = float("-inf")
-    bad = 0
     total = tl.zeros([], dtype=tl.float64)
     # The first shift is exact, the others are guessed from the step before.
     m_last = only_if(length - 1 > middle, m_block)
@@ -153,6 +159,8 @@ def betas_in_real(
     b_block = tl.load(p_block + (length - 2) * stride_position, mask=m_last, other=minus_inf)
     shift = finite(tl.max(tl.max(b_block + b_last[None, :], axis=1), axis=0))
     b_beta = tl.where(m_s, 1.0, 0.0).to(b_last.dtype)  # [S]
+    b_least = b_beta * 0 + 1
+    good = 1
     b_lowest = tl.zeros([S, S], dtype=b_last.dtype)
     for back in tl.range(1, length - middle, num_stages=STAGES):
         t = length - back
@@ -165,14 +173,14 @@ def betas_in_real(
         b_beta = tl.sum(tl.exp(b_terms) * b_beta[None, :], axis=1)
         top = tl.max(b_beta, axis=0)
         b_beta *= reciprocal(top)
-        bad = tl.maximum(bad, tl.where(top < HUGE, lost_digits(b_beta), 1))
+        b_least = tl.minimum(b_least, possible(b_beta))
+        good = tl.where(top < HUGE, good, 0)
         scale = shift + tl.log(top)
         total += scale.to(tl.float64)
         shift = finite(scale)
-    lowest = tl.min(tl.min(b_lowest, axis=1), axis=0)
     tl.store(p_middle, tl.log(b_beta), mask=m_s)
     tl.store(p_total, total)
-    return tl.where(lowest < LOWEST, 1, bad)
+    return too_small(b_lowest, b_least) | (good == 0)
 
 
 @triton.jit
@@ -229,7 +237,7 @@ def sweep_kernel(
             p_row, p_block, p_alpha, p_scale, p_middle, p_total, middle, s, stride_position,
             m_first, m_s, m_block, S, STAGES, KEEP,
         )  # fmt: skip
-        if bad > 0:
+        if bad:
             alphas_in_log(
                 p_row, p_block, p_alpha, p_scale, p_middle, p_total, middle, s, stride_position,
                 m_first, m_s, m_block, STAGES, KEEP,
@@ -240,7 +248,7 @@ def sweep_kernel(
             p_row, p_block, p_beta, p_middle + s, p_total + 1, length, middle, s, stride_position,
             m_s, m_block, S, STAGES, KEEP,
         )  # fmt: skip
-        if bad > 0:
+        if bad:
             betas_in_log(
                 p_row, p_block, p_beta, p_middle + s, p_total + 1, length, middle, s,
                 stride_position, m_s, m_block, STAGES, KEEP,
@@ -265,11 +273,13 @@ def first_half_in_real(
     p_row, p_block, p_alpha, b_beta, p_node, p_pair, weight, middle, s, stride_position,
     m_s, m_block, S: tl.constexpr, STAGES: tl.constexpr, STATIONARY: tl.constexpr,
 ):  # fmt: skip
-    """As `first_half_in_log`; 1 if the range was too wide for that, else 0."""
+    """As `first_half_in_log`; whether the range was too wide for that."""
     minus_inf = float("-inf")
     b_total = tl.zeros([S, S], dtype=p_pair.dtype.element_ty)
     b_beta = tl.exp(b_beta)
-    bad = 0
+    b_alpha = tl.exp(tl.load(p_alpha + middle * s, mask=m_s, other=minus_inf))
+    mass = tl.sum(b_alpha * b_beta, axis=0)
+    good = tl.where(mass >= TINY, 1, 0)
     m_start = only_if(middle > 0, m_block)
     b_start = tl.load(p_row + middle * s, mask=only_if(middle > 0, m_s), other=minus_inf)
     b_block = tl.load(p_block + (middle - 1) * stride_position, mask=m_start, other=minus_inf)
@@ -278,30 +288,26 @@ def first_half_in_real(
         t = middle - back
         b_block = tl.load(p_block + (t - 1) * stride_position, mask=m_block, other=minus_inf)
         b_emission = tl.load(p_row + t * s, mask=m_s, other=minus_inf)
-        b_alpha = tl.exp(tl.load(p_alpha + t * s, mask=m_s, other=minus_inf))
-        b_before = tl.exp(tl.load(p_alpha + (t - 1) * s, mask=m_s, other=minus_inf))
-        b_both = b_alpha * b_beta
-        mass = tl.sum(b_both, axis=0)
-        tl.store(p_node + t * s, b_both * (weight * reciprocal(mass)), mask=m_s)
+        tl.store(p_node + t * s, b_alpha * b_beta * (weight * reciprocal(mass)), mask=m_s)
+        b_alpha = tl.exp(tl.load(p_alpha + (t - 1) * s, mask=m_s, other=minus_inf))
         b_terms = tl.exp(b_block + (b_emission - shift)[None, :]) * b_beta[None, :]  # [S S]
         b_beta = tl.sum(b_terms, axis=1)
-        norm = tl.sum(b_before * b_beta, axis=0)
-        b_pairs = b_terms * (b_before * (weight * reciprocal(norm)))[:, None]
+        norm = tl.sum(b_alpha * b_beta, axis=0)
+        b_pairs = b_terms * (b_alpha * (weight * reciprocal(norm)))[:, None]
         if STATIONARY:
             b_total += b_pairs
         else:
             tl.store(p_pair + (t - 1) * s * s, b_pairs, mask=m_block)
         top = tl.max(b_beta, axis=0)
         b_beta *= reciprocal(top)
-        good = (mass >= TINY) & (norm >= TINY * top) & (norm >= TINY) & (top < HUGE)
-        bad = tl.where(good, bad, 1)
+        mass = norm * reciprocal(top)
+        # NaN is no good either.
+        good = tl.where((norm >= TINY) & (mass >= TINY) & (top < HUGE), good, 0)
         shift += finite(tl.log(top))
-    b_both = tl.exp(tl.load(p_alpha, mask=m_s, other=minus_inf)) * b_beta
-    mass = tl.sum(b_both, axis=0)
-    tl.store(p_node, b_both * (weight * reciprocal(mass)), mask=m_s)
+    tl.store(p_node, b_alpha * b_beta * (weight * reciprocal(mass)), mask=m_s)
     if STATIONARY:
         tl.store(p_pair, b_total, mask=m_block)
-    return tl.where(mass >= TINY, bad, 1)
+    return good == 0
 
 
 @triton.jit
@@ -346,11 +352,11 @@ def second_half_in_real(
     p_row, p_block, p_beta, b_alpha, p_node, p_pair, weight, length, middle, s, stride_position,
     m_s, m_block, S: tl.constexpr, STAGES: tl.constexpr, STATIONARY: tl.constexpr,
 ):  # fmt: skip
-    """As `second_half_in_log`; 1 if the range was too wide for that, else 0."""
+    """As `second_half_in_log`; whether the range was too wide for that."""
     minus_inf = float("-inf")
     b_total = tl.zeros([S, S], dtype=p_pair.dtype.element_ty)
     b_alpha = tl.exp(b_alpha)
-    bad = 0
+    good = 1
     m_start = only_if(length > middle + 1, m_block)
     m_start_row = only_if(length > middle + 1, m_s)
     b_start = tl.load(p_row + (middle + 1) * s, mask=m_start_row, other=minus_inf)
@@ -373,12 +379,12 @@ def second_half_in_real(
             tl.store(p_pair + (t - 1) * s * s, b_pairs, mask=m_block)
         top = tl.max(b_alpha, axis=0)
         b_alpha *= reciprocal(top)
-        good = (norm >= TINY * top) & (norm >= TINY) & (top < HUGE)
-        bad = tl.where(good, bad, 1)
+        mass = norm * reciprocal(top)
+        good = tl.where((norm >= TINY) & (mass >= TINY) & (top < HUGE), good, 0)
         shift += finite(tl.log(top))
     if STATIONARY:
         tl.store(p_pair, b_total, mask=m_block)
-    return bad
+    return good == 0
 
 
 @triton.jit
@@ -443,7 +449,7 @@ def gradient_kernel(
             p_row, p_block, p_alpha, b_beta, p_node, p_pair, weight, middle, s, stride_position,
             m_own, m_block, S, STAGES, STATIONARY,
         )  # fmt: skip
-        if bad > 0:
+        if bad:
             first_half_in_log(
                 p_row, p_block, p_alpha, p_scales + b * n, b_beta, p_node, p_pair, weight, middle,
                 s, stride_position, m_own, m_block, S, STAGES, STATIONARY,
@@ -456,7 +462,7 @@ def gradient_kernel(
             p_row, p_block, p_beta, b_alpha, p_node, p_other, weight, length, middle, s,
             stride_position, m_s, m_block, S, STAGES, STATIONARY,
         )  # fmt: skip
-        if bad > 0:
+        if bad:
             second_half_in_log(
                 p_row, p_block, p_beta, b_alpha, p_node, p_other, weight, length, middle, s,
                 stride_position, m_s, m_block, S, STAGES, STATIONARY,
