@@ -145,11 +145,14 @@ class LinearChain(StructuredDistribution):
         """Emissions [b n s] with start and end in them, transitions [bt nt s s], lengths [b]."""
         b, n, s = self.size
         emissions = potentials["emissions"]
-        for name, place in (("start", 0), ("end", self.lengths[..., None, None] - 1)):
-            if name in potentials:
-                positions = torch.arange(n, device=emissions.device)[:, None]
-                more = emissions + potentials[name][..., None, :]
-                emissions = torch.where(positions == place, more, emissions)
+        if "start" in potentials or "end" in potentials:
+            # What scatter_add does not touch costs a copy, and nothing on the way back.
+            places = {"start": torch.zeros_like(self.lengths), "end": self.lengths - 1}
+            some = (self.lengths > 0)[..., None, None]
+            for name in places.keys() & potentials.keys():
+                place = places[name].clamp(min=0)[..., None, None]
+                more = potentials[name][..., None, :].where(some, 0.0)
+                emissions = emissions.scatter_add(-2, place.expand(more.shape)[..., :n, :], more)
         transitions = potentials["transitions"]
         block = (1, s, s) if self.stationary else (max(n - 1, 0), s, s)
         own_dims = 2 if self.stationary else 3
@@ -172,7 +175,7 @@ class LinearChain(StructuredDistribution):
             plain = log_z.detach()
             if log_z.requires_grad and log_z.is_cuda:
                 # Nobody waits for the device now: the answer is there when the gradient comes.
-                log_z.register_hook(lambda _: self._refuse_nan(plain))
+                log_z.register_hook(lambda _: self._refuse_nan(plain))  # type: ignore[no-untyped-call]
             else:
                 self._refuse_nan(plain)
         return _shaped(log_z, self.batch_shape)
@@ -441,4 +444,5 @@ class HMM(LinearChain):
             )
         self.initial, self.transition, self.emission = initial, transition, emission
         self.observations = observations
-        super().__init__(emission.T[symbols], transition, initial, None, lengths, tier=tier)
+        emissions = torch.nn.functional.embedding(symbols, emission.T.contiguous())
+        super().__init__(emissions, transition, initial, None, lengths, tier=tier)

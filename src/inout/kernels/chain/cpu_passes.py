@@ -168,13 +168,13 @@ class CpuPasses:
             over_batch(part, b, self.work)
             fits = ~np.isnan(self.fits)
             return nodes, pairs[fits].sum(0, keepdims=True) if self.shared else pairs
-        bounds = groups(b)
+        bounds, transposed = groups(b), np.ascontiguousarray(self.factors.swapaxes(1, 2))
         products = np.zeros((len(bounds) - 1 if self.shared else b, s, s), nodes.dtype)
 
         def sums(lo: int, hi: int) -> None:
             for g in range(lo, hi):
                 stationary_backward(
-                    self.emissions, self.factors, self.lengths, bounds[g], bounds[g + 1], tiny,
+                    self.emissions, transposed, self.lengths, bounds[g], bounds[g + 1], tiny,
                     alphas, self.scales, scales, betas, nodes, products,
                     g if self.shared else -1, self.fits,
                 )  # fmt: skip

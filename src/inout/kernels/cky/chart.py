@@ -165,13 +165,14 @@ class Chart:
 class Direction:
     """Derivatives of the weights [as `Weights`] and of the betas, in the chart's scales.
 
-    `expected` [b] is the derivative of log Z. The direction is then shifted, by the same number at
-    every word, so that it is 0: every tree has as many words, so no second derivative changes, and
-    nothing large is left to cancel.
+    `expected` [b] is the derivative of log Z; it needs the chart's totals, with inf for elements
+    that are done elsewhere. The direction is then shifted, by the same number at every word, so
+    that it is 0: every tree has as many words, so no second derivative changes, and nothing large
+    is left to cancel.
     """
 
-    def __init__(self, chart: Chart, weights: Weights) -> None:
-        self.chart, self.weights, total = chart, weights, chart.total
+    def __init__(self, chart: Chart, weights: Weights, totals: Array) -> None:
+        self.chart, self.weights = chart, weights
         self.lefts, self.rights, self.betas = (
             np.empty_like(x) for x in (chart.lefts, chart.rights, chart.betas)
         )
@@ -182,8 +183,8 @@ class Direction:
         over_batch(part, chart.size[0], 3 * chart.work)
         changed = chart.at_root(self.betas)
         change = (weights.root * chart.at_root(chart.betas) + chart.weights.root * changed).sum(-1)
-        self.expected = np.where(total > 0, change / np.where(total > 0, total, 1), 0)
-        self._centre((self.expected / chart.lengths).astype(total.dtype))
+        self.expected: Array = change / totals
+        self._centre((self.expected / chart.lengths).astype(totals.dtype))
 
     @property
     def arrays(self) -> tuple[Array, ...]:

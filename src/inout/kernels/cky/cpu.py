@@ -100,7 +100,7 @@ def settle(total, scale, tiny, beta):
     """Writes beta [nt] with 1 as its largest entry: (its log scale, whether some are too small).
 
     Totals below tiny are set to 0: that is right where the symbol is impossible, and else the
-    element is to be done again. tiny = 0 asks for possibility alone: 1 or 0, all scales 1.
+    element may have to be done again. tiny = 0 asks for possibility alone: 1 or 0, all scales 1.
     """
     top, low = total[0], False
     for a in range(total.shape[0]):

@@ -83,18 +83,21 @@ class CpuGrammarPasses:
         """In which elements the totals set to 0 may be worth more than the limits' share of Z.
 
         Let L be a total of the chart, T the true one, and U that of a pass in which all totals
-        start from K tiny (K = `multiple`). A total is a polynomial P of those below it, without
-        negative coefficients, less what is lost: at most tiny, in its span's scale. So P(L + t (T
-        - L)) is convex in t, P(L + K (T - L)) >= P(L) + K (P(T) - P(L)), and by induction over
-        widths U >= L + K (T - L). Then U <= e^slack L for Z shows T - L <= (e^slack - 1) / K L.
+        start from K tiny (K = `multiple`).
+        1. A total is a polynomial P of those below it, without negative coefficients, less what
+           is lost there: at most tiny, in its span's scale.
+        2. So P(L + t (T - L)) is convex in t, P(L + K (T - L)) >= P(L) + K (P(T) - P(L)), and by
+           induction over widths U >= L + K (T - L).
+        3. U <= e^slack L for the whole element shows T - L <= (e^slack - 1) / K L.
 
-        What is lost are trees, so no expected count, of at most 2n, changes by more than 2n times
-        that share. An element without any tree cannot pass, for L = 0.
+        What is lost are trees: the expected count of a part, which is in no tree more than n
+        times, changes by at most n times that share. Whether there is any tree, where L = 0, this
+        cannot say.
         """
-        _, multiple, slack = self.limits
-        floor = multiple * self.limits.tiny
+        tiny, multiple, slack = self.limits
         weights, scales = weigh(*self._of(elements))
-        upper = Chart(weights, scales, self.lengths[elements], self.limits.tiny, floor)
+        upper = Chart(weights, scales, self.lengths[elements], tiny, floor=multiple * tiny)
+        # Not `>`: NaN must not pass.
         return ~(upper.log_z <= self.chart.log_z[elements] + slack)
 
     def _have_lost(self, elements: Array) -> Array:
@@ -114,8 +117,8 @@ class CpuGrammarPasses:
         if not len(self.bad):
             return None
         make = CpuGrammarPasses if self.dtype == np.float32 else LogSpacePasses
-        given = (torch.from_numpy(x.astype(np.float64)) for x in self._of(self.bad))
-        return make(*given, torch.from_numpy(self.lengths[self.bad]))
+        root, rules, words = (torch.from_numpy(x.astype(np.float64)) for x in self._of(self.bad))
+        return make(root, rules, words, torch.from_numpy(self.lengths[self.bad]))
 
     @cached_property
     def log_z(self) -> Float[Tensor, " b"]:
@@ -138,12 +141,19 @@ class CpuGrammarPasses:
             chart[self.bad] = self.fallback.log_chart()
         return chart
 
+    @cached_property
+    def _totals(self) -> Array:
+        """Totals of the chart [b], inf for elements without trees and those done elsewhere."""
+        fits = self.chart.total >= self.limits.tiny
+        fits[self.bad] = False
+        totals: Array = np.where(fits, self.chart.total, self.dtype.type(np.inf))
+        return totals
+
     def _root_factors(self, weights: Tensor) -> Array:
-        """weights / total [b 1], 0 for elements without trees and those done elsewhere."""
-        given, total = weights.detach().numpy().astype(self.dtype), self.chart.total
-        factors = np.where(total > 0, given / np.where(total > 0, total, 1), 0)
-        factors[self.bad] = 0
-        return factors.astype(self.dtype)[:, None]
+        """weights / total [b 1]; 0 where the total is inf, whatever the weight."""
+        given, factors = weights.detach().numpy(), np.zeros_like(self._totals)
+        np.divide(given.astype(self.dtype), self._totals, factors, where=self._totals < np.inf)
+        return factors[:, None]
 
     def gradients(self, weights: Tensor) -> tuple[Tensor, ...]:
         """Gradients by root, rules and words."""
@@ -179,7 +189,7 @@ class CpuGrammarPasses:
         w = self.chart.weights
         root, rules, words = (x.detach().numpy() for x in directions)
         change = Weights(w.root * root, w.rules * rules, w.words * words)
-        direction = Direction(self.chart, change)
+        direction = Direction(self.chart, change, self._totals)
         factors = self._root_factors(weights)
         by_rules, by_words, d_rules, d_words = direction.outside(
             w.root * factors, change.root * factors

@@ -24,8 +24,9 @@ import math
 import numpy as np
 from numba import njit
 
-from inout.kernels.chain.cpu import exponentiate, largest
+from inout.kernels.chain.cpu import exponentiate
 from inout.kernels.exponential.cpu import FAST
+from inout.kernels.extremes.cpu import largest
 
 # Offsets beyond this would lose the potentials' digits, or overflow in float32.
 FAR = 1e30

@@ -1,0 +1,1 @@
+"""Largest and smallest of many numbers, in vector instructions."""
