@@ -308,6 +308,11 @@ class DistributionSuite(ABC):
         p, q = self.make(case), self.make(dead)
         assert kl_divergence(p, q) == torch.inf
         assert torch.isfinite(kl_divergence(q, p))
+        none = self.make(case.changed(lambda _, x: torch.full_like(x, -torch.inf)))
+        assert kl_divergence(p, none) == torch.inf
+        assert p.cross_entropy(none) == torch.inf
+        assert kl_divergence(none, p) == 0
+        assert kl_divergence(none, none) == 0
 
     def _without_part(self, case: Case, event: Event) -> Case:
         """The case with one part of an event made impossible."""

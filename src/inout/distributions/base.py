@@ -129,7 +129,13 @@ class StructuredDistribution(Distribution):
         """
         self._refuse_other_events(other)
         mine, its = self._in_double(), other._in_double()
-        result = its.log_partition() - mine.expectation(its.potentials)
+        log_z = its.log_partition()
+        none = log_z == -torch.inf
+        result = torch.where(none, 0.0, log_z) - mine.expectation(its.potentials)
+        if bool(none.any()):
+            # Without events of its own the other one gives all of ours probability 0.
+            some = mine.log_partition() > -torch.inf
+            result = torch.where(none, torch.where(some, torch.inf, -torch.inf), result)
         return result.to(next(iter(self.potentials.values())).dtype)
 
     def _refuse_other_events(self, other: StructuredDistribution) -> None:
@@ -227,8 +233,10 @@ class StructuredDistribution(Distribution):
 
 @register_kl(StructuredDistribution, StructuredDistribution)  # type: ignore[no-untyped-call, untyped-decorator]
 def _kl(p: StructuredDistribution, q: StructuredDistribution) -> Float[Tensor, "*b"]:
-    """KL[p || q] = E[log p - log q] under p, +inf where q lacks an event of p."""
+    """KL[p || q] = E[log p - log q] under p, +inf where q lacks an event of p, 0 if p has none."""
     p._refuse_other_events(q)
     mine, its = p._in_double(), q._in_double()
-    result = mine.cross_entropy(its) - mine.entropy()
+    entropy = mine.entropy()
+    none = entropy == -torch.inf
+    result = torch.where(none, 0.0, mine.cross_entropy(its) - torch.where(none, 0.0, entropy))
     return result.to(next(iter(p.potentials.values())).dtype)

@@ -149,7 +149,7 @@ class LinearChain(StructuredDistribution):
             # What scatter_add does not touch costs a copy, and nothing on the way back.
             places = {"start": torch.zeros_like(self.lengths), "end": self.lengths - 1}
             some = (self.lengths > 0)[..., None, None]
-            for name in places.keys() & potentials.keys():
+            for name in [name for name in places if name in potentials]:
                 place = places[name].clamp(min=0)[..., None, None]
                 more = potentials[name][..., None, :].where(some, 0.0)
                 emissions = emissions.scatter_add(-2, place.expand(more.shape)[..., :n, :], more)
@@ -233,11 +233,14 @@ class LinearChain(StructuredDistribution):
         labels, real = self._checked_labels(event), self._real
         s, dtype = self.size[2], self.potentials["emissions"].dtype
         nodes = torch.nn.functional.one_hot(labels, s).to(dtype) * real[..., None]
-        before, after = nodes[..., :-1, :], nodes[..., 1:, :]
         if self.stationary:
-            pairs = before.mT @ after
+            # Counted, not multiplied: a product would round under autocast.
+            places = labels[..., :-1] * s + labels[..., 1:]
+            counts = nodes.new_zeros((*labels.shape[:-1], s * s))
+            counts = counts.scatter_add(-1, places, real[..., 1:].expand(places.shape).to(dtype))
+            pairs = counts.reshape(*counts.shape[:-1], s, s)
         else:
-            pairs = before[..., :, None] * after[..., None, :]
+            pairs = nodes[..., :-1, :, None] * nodes[..., 1:, None, :]
         last = torch.arange(labels.shape[-1], device=labels.device) == self.lengths[..., None] - 1
         parts = {
             "emissions": nodes,

@@ -43,19 +43,21 @@ class Recording(Generic[Results]):
 class Shelf(Generic[Owned]):
     """Objects that are costly to make, lent to one user at a time, the latest few kept.
 
-    Nothing is made for a key that is asked for the first time: it may never come again.
+    Nothing is made for a key that is asked for the first time: it may never come again. No more
+    than `most` are lent at a time, and as many kept for the next who ask.
     """
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self._most, self._lent = most, 0
         self._seen: set[Hashable] = set()
         self._free: OrderedDict[int, tuple[Hashable, Owned]] = OrderedDict()
 
     def take(self, key: Hashable, make: Callable[[], Owned]) -> Owned | None:
-        """An object for this key that nobody else has, or None the first time."""
-        if key not in self._seen:
+        """An object for this key that nobody else has, or None: do without."""
+        if key not in self._seen or self._lent == self._most:
             self._seen.add(key)
             return None
+        self._lent += 1
         for place, (own, _) in reversed(self._free.items()):
             if own == key:
                 return self._free.pop(place)[1]
@@ -63,6 +65,7 @@ class Shelf(Generic[Owned]):
 
     def give_back(self, key: Hashable, owned: Owned) -> None:
         """Lets others have it; what was given back longest ago may have to go."""
+        self._lent -= 1
         self._free[id(owned)] = (key, owned)
         while len(self._free) > self._most:
             self._free.popitem(last=False)

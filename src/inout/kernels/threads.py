@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,6 @@ def _openmp() -> Any | None:
         return None
     library.GOMP_parallel.argtypes = [_TASK, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
     library.GOMP_parallel.restype = None
-    library.omp_get_thread_num.restype = ctypes.c_int
     return library
 
 
@@ -73,23 +73,18 @@ def over_batch(part: Callable[[int, int], None], size: int, work: int) -> None:
             other.result()
         return
     failures: list[BaseException] = []
-    done = [False] * threads
+    ranges = pairwise(bounds)
 
     def task(_: int | None) -> None:
-        k = openmp.omp_get_thread_num()
-        try:
-            part(bounds[k], bounds[k + 1])
-            done[k] = True
-        except BaseException as error:  # noqa: BLE001  # raised again below, in the caller's thread
-            failures.append(error)
+        for lo, hi in ranges:  # one, or more if OpenMP gives fewer threads than were asked for
+            try:
+                part(lo, hi)
+            except BaseException as error:  # noqa: BLE001  # raised below, in the caller's thread
+                failures.append(error)
 
     openmp.GOMP_parallel(_TASK(task), None, threads, 0)
     if failures:
         raise failures[0]
-    # OpenMP may give fewer threads than were asked for.
-    for k in range(threads):
-        if not done[k]:
-            part(bounds[k], bounds[k + 1])
 
 
 # Sums over a batch are made in this many groups, each by one thread, and then added up: so they do

@@ -212,7 +212,8 @@ class CpuPasses:
         self, weights: Tensor, directions: tuple[Tensor, ...]
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Hessian of weights . log Z times u: nodes [b n s], pairs [bt nt s s]; and E[U] [b]."""
-        marginals = self.gradients(torch.ones(len(self.emissions)))[0].numpy()  # fills betas, too
+        if "betas" not in self.__dict__:  # as the first derivative leaves them
+            self.gradients(torch.ones(len(self.emissions)))
         scales = weights.detach().numpy()
         u_n, u_p = (u.detach().contiguous().numpy() for u in directions)
         nodes = np.empty_like(self.emissions)
@@ -229,9 +230,8 @@ class CpuPasses:
             for g in range(lo, hi):
                 for k in range(bounds[g], bounds[g + 1]):
                     place = g if self.shared else k
-                    self._pair_marginals(k, own)
                     expected[k] = covariances(
-                        marginals[k], own, self.lengths[k], u_n[k],
+                        self._marginals(k, own), own, self.lengths[k], u_n[k],
                         u_p[k if len(u_p) > 1 else 0], scales[k], nodes[k],
                         out if apart else pairs[k],
                     )  # fmt: skip
@@ -245,12 +245,19 @@ class CpuPasses:
             pairs = pairs.sum(0, keepdims=True)
         return torch.from_numpy(nodes), torch.from_numpy(pairs), torch.from_numpy(expected)
 
-    def _pair_marginals(self, b: int, out: Array) -> None:
-        """Fills out [n-1 s s] with the pair marginals of one element, after `gradients`."""
+    def _marginals(self, b: int, pairs: Array) -> Array:
+        """Marginals [n s] of one element, after `gradients`; fills those of its pairs [n-1 s s]."""
         if np.isnan(self.fits[b]):
-            out[:] = self._log_space_marginals(b)[1]
-            return
-        pair_marginals(*self._potentials, b, self.alphas, self.betas, self.scales, self.shifts, out)
+            nodes, pairs[:] = self._log_space_marginals(b)
+            return nodes.astype(pairs.dtype)
+        pair_marginals(
+            *self._potentials, b, self.alphas, self.betas, self.scales, self.shifts, pairs
+        )
+        length = self.lengths[b]
+        nodes = np.zeros_like(self.emissions[b])
+        np.multiply(self.alphas[b, :length], self.betas[b, :length], out=nodes[:length])
+        nodes[:length] /= nodes[:length].sum(-1, keepdims=True)
+        return nodes
 
     def best(self) -> Tensor:
         """The labels [b n] with the highest score (Viterbi); 0 beyond the lengths."""

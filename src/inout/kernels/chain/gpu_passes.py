@@ -15,7 +15,7 @@ MOST_GPU_LABELS = 128  # that a Triton program can hold in its registers
 
 
 class GpuPasses:
-    """Log space throughout, so no range of potentials needs a fallback.
+    """Real arithmetic, and in the same kernels log space where the range asks for it.
 
     Gradients of transitions come as these were given: [1 nt s s] if all elements share them.
     """

@@ -17,6 +17,7 @@ from torch import Tensor
 from inout.kernels.autograd import tangents_by
 from inout.kernels.chain.cpu_passes import SHARE, CpuPasses
 from inout.kernels.chain.reference import reference_log_partition
+from inout.kernels.precision import exact_products
 
 # Entries of the table of all pairs of labels to look at in one step of Viterbi.
 BLOCK = 2**27
@@ -67,12 +68,13 @@ class MatrixPasses:
     def _alphas(self) -> tuple[Tensor, Tensor]:
         """Alphas [n b s] with 1 as their largest entry, and the scales [n b] taken out."""
         alphas, scales = torch.empty_like(self.emitted), self.emitted.new_empty(self.size[1::-1])
-        for t in range(self.size[1]):
-            total = self.emitted[t]
-            if t > 0:
-                total = self._product(alphas[t - 1], self._block(t)).mul_(total)
-            torch.amax(total, -1, out=scales[t])
-            torch.div(total, scales[t][:, None], out=alphas[t])
+        with exact_products(alphas):
+            for t in range(self.size[1]):
+                total = self.emitted[t]
+                if t > 0:
+                    total = self._product(alphas[t - 1], self._block(t)).mul_(total)
+                torch.amax(total, -1, out=scales[t])
+                torch.div(total, scales[t][:, None], out=alphas[t])
         return alphas, scales
 
     @cached_property
@@ -83,12 +85,13 @@ class MatrixPasses:
         """
         betas, ahead = torch.ones_like(self.emitted), torch.empty_like(self.emitted)
         scales, padding = self.emitted.new_ones(self.size[1::-1]), ~self.real[..., None]
-        for t in range(self.size[1] - 1, 0, -1):
-            torch.mul(betas[t], self.emitted[t], out=ahead[t])
-            before = self._product(ahead[t], self._block(t).mT)
-            torch.amax(before, -1, out=scales[t - 1])
-            torch.div(before, scales[t - 1][:, None], out=betas[t - 1])
-            betas[t - 1].masked_fill_(padding[t], 1.0)
+        with exact_products(betas):
+            for t in range(self.size[1] - 1, 0, -1):
+                torch.mul(betas[t], self.emitted[t], out=ahead[t])
+                before = self._product(ahead[t], self._block(t).mT)
+                torch.amax(before, -1, out=scales[t - 1])
+                torch.div(before, scales[t - 1][:, None], out=betas[t - 1])
+                betas[t - 1].masked_fill_(padding[t], 1.0)
         return betas, ahead, scales
 
     @cached_property
@@ -158,7 +161,8 @@ class MatrixPasses:
         factors = torch.where(real[1:], shares[1:] / scales[1:], 0.0)
         before = alphas[:-1].where(real[1:, :, None], 0.0) * factors[..., None]
         after = ahead[1:].where(real[1:, :, None], 0.0)
-        pairs = self._pairs(before, after)
+        with exact_products(before):
+            pairs = self._pairs(before, after)
         nodes = nodes.transpose(0, 1).contiguous()
         if self._elsewhere is not None:
             bad = self._unfit

@@ -18,10 +18,7 @@ p_ are pointers, b_ blocks in registers, o_ offsets, m_ masks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import triton
@@ -646,25 +643,6 @@ def logarithms(root: Tensor, rules: Tensor, words: Tensor, lengths: Tensor) -> W
     words = torch.where(real[..., None], words, -torch.inf)
     unused = root.new_zeros(1)
     return Weights(root, rules, words, lengths, unused, unused, unused, maximal=True)
-
-
-@contextmanager
-def exact_products(tensor: Tensor) -> Iterator[None]:
-    """Full float32 in products, whatever the user chose for their own; and the tensor's device."""
-    matmul: Any = torch.backends.cuda.matmul
-    # Since torch 2.9 the precision has a name, and reading the old switch may fail.
-    named = hasattr(matmul, "fp32_precision")
-    name, exact = ("fp32_precision", "ieee") if named else ("allow_tf32", False)
-    before = getattr(matmul, name)
-    reduced = before in ("tf32", True)
-    if reduced:
-        setattr(matmul, name, exact)
-    try:
-        with torch.cuda.device_of(tensor), torch.autocast(tensor.device.type, enabled=False):
-            yield
-    finally:
-        if reduced:
-            setattr(matmul, name, before)
 
 
 def multiply(x: Tensor, y: Tensor, out: Tensor) -> None:

@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from inout.kernels.cky.cpu_passes import CpuGrammarPasses
+from inout.kernels.precision import exact_products
 from inout.kernels.recording import Recording, Shelf, signature
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def inside(
     """(chart, total in the chart's scale, log Z in float64)."""
     from inout.kernels.cky import gpu  # here, because triton is only where GPUs are
 
-    with gpu.exact_products(words):
+    with exact_products(words):
         chart = gpu.Chart(gpu.weigh(root, rules, words, lengths), gpu.TINY[words.dtype])
         return chart, *chart.totals()
 
@@ -40,10 +41,8 @@ def _root_gradient(chart: Chart, total: Tensor, weights: Tensor) -> Float[Tensor
 
 def gradients(chart: Chart, total: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of weights . log Z by root, rules and words."""
-    from inout.kernels.cky import gpu
-
     at_root = _root_gradient(chart, total, weights)
-    with gpu.exact_products(weights):
+    with exact_products(weights):
         return (at_root * chart.at_root(), *chart.gradients(at_root))
 
 
@@ -101,7 +100,7 @@ class GpuGrammarPasses:
         none = torch.empty(0, dtype=torch.long, device=total.device)
         if not bool(chart.low.any()):
             return none
-        with self.kernels.exact_products(self.words):
+        with exact_products(self.words):
             possible = self.kernels.Chart(self.kernels.possibilities(*self._given), 0.0)
             some, _ = possible.totals()
         lost = ((possible.betas > 0) & (chart.betas == 0)).flatten(1).any(1)
@@ -149,7 +148,7 @@ class GpuGrammarPasses:
         """Posteriors of nonterminals over spans."""
         chart, total, _ = self._inside
         at_root = _root_gradient(chart, total, torch.ones_like(total).index_fill(0, self._bad, 0.0))
-        with self.kernels.exact_products(self.words):
+        with exact_products(self.words):
             result = chart.by_span(chart.outside(at_root)[0]).mul_(chart.betas).double()
         if len(self._bad):
             result[self._bad] = self._fallback.span_marginals().to(result)
@@ -168,7 +167,7 @@ class GpuGrammarPasses:
         Ties go to a word on the left, then two nonterminals, then a word on the right; within
         these to the smaller symbols, then the first split.
         """
-        with self.kernels.exact_products(self.words):
+        with exact_products(self.words):
             chart = self.kernels.Chart(self.kernels.logarithms(*self._given), 0.0)
             return chart.descend(1, chart.betas)[0]
 
@@ -180,7 +179,7 @@ class GpuGrammarPasses:
         uniform = torch.rand(
             (count, b, n, 4), generator=generator, device=device, dtype=self.words.dtype
         )
-        with self.kernels.exact_products(self.words):
+        with exact_products(self.words):
             events = chart.descend(count, uniform)
         if len(self._bad):
             events[:, self._bad] = self._fallback.sample(count, seed).to(device)
