@@ -9,6 +9,11 @@ from statistics import median
 from typing import Any
 
 
+# A way is called as often in a row as fits this many seconds, at least once: what takes less would
+# be timed with caches that collecting the garbage has emptied.
+IN_A_ROW = 0.03
+
+
 def alternate(
     ways: Mapping[str, Callable[[], Any]], repeats: int, warm_up: bool = True
 ) -> dict[str, float]:
@@ -17,16 +22,25 @@ def alternate(
     Taking turns lets a slow spell of the machine fall on everyone. Garbage is collected between
     the runs, not during them. `warm_up` runs each once before, for compilation and caches.
     """
+    calls = dict.fromkeys(ways, 1)
     if warm_up:
-        for way in ways.values():
+        for name, way in ways.items():
             way()
+            calls[name] = max(1, int(IN_A_ROW / max(_seconds(way), 1e-9)))
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(repeats):
         for name, way in ways.items():
             gc.collect()
             gc.disable()
             start = time.perf_counter()
-            way()
-            seconds[name].append(time.perf_counter() - start)
+            for _ in range(calls[name]):
+                way()
+            seconds[name].append((time.perf_counter() - start) / calls[name])
             gc.enable()
     return {name: median(taken) for name, taken in seconds.items()}
+
+
+def _seconds(way: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    way()
+    return time.perf_counter() - start
