@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any
 
-
 # A way is called as often in a row as fits this many seconds, at least once: what takes less would
 # be timed with caches that collecting the garbage has emptied.
 IN_A_ROW = 0.03

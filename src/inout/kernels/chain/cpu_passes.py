@@ -28,6 +28,7 @@ pair_marginals: Kernel = cpu.pair_marginals
 log_space_forward: Kernel = logspace.forward
 log_space_marginals: Kernel = logspace.marginals
 covariances: Kernel = tangent.covariances
+stationary_covariances: Kernel = tangent.stationary_covariances
 viterbi: Kernel = decoding.viterbi
 draw: Kernel = decoding.sample
 
@@ -182,8 +183,7 @@ class CpuPasses:
         over_batch(sums, len(bounds) - 1, self.work)
         if self.shared:
             products = products.sum(0, keepdims=True)
-        # A block that is all padding may have NaN for factors.
-        return nodes, np.where(products == 0, products, products * self.factors)[:, None]
+        return nodes, (products * np.nan_to_num(self.factors))[:, None]
 
     def gradients(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Gradients of weights . log Z: nodes [b n s] and pairs [bt nt s s]."""
@@ -214,36 +214,76 @@ class CpuPasses:
         """Hessian of weights . log Z times u: nodes [b n s], pairs [bt nt s s]; and E[U] [b]."""
         if "betas" not in self.__dict__:  # as the first derivative leaves them
             self.gradients(torch.ones(len(self.emissions)))
-        scales = weights.detach().numpy()
-        u_n, u_p = (u.detach().contiguous().numpy() for u in directions)
-        nodes = np.empty_like(self.emissions)
-        b, n, s = nodes.shape
-        bounds = groups(b)
-        slots = len(bounds) - 1 if self.shared else b
-        pairs = np.zeros((slots, *self.transitions.shape[1:]), nodes.dtype)
-        expected = np.empty(b)
+        scales = weights.detach().numpy().astype(self.emissions.dtype)
+        u_nodes, u_pairs = (u.detach().contiguous().numpy() for u in directions)
+        nodes, expected = np.empty_like(self.emissions), np.empty(len(self.emissions))
+        tangents = self._stationary_tangents if self.stationary else self._specific_tangents
+        pairs = tangents(scales, u_nodes, u_pairs, nodes, expected)
+        return torch.from_numpy(nodes), torch.from_numpy(pairs), torch.from_numpy(expected)
+
+    def _specific_tangents(
+        self, scales: Array, u_nodes: Array, u_pairs: Array, nodes: Array, expected: Array
+    ) -> Array:
+        """Fills nodes and expected; pairs [bt n-1 s s]."""
+        pairs = np.empty((len(nodes), *self.transitions.shape[1:]), nodes.dtype)
 
         def part(lo: int, hi: int) -> None:
-            own = np.empty((max(n - 1, 0), s, s), nodes.dtype)
-            apart = self.shared or self.stationary
-            out = np.empty_like(own) if apart else own
+            own = np.empty_like(pairs[0])
+            for b in range(lo, hi):
+                expected[b] = covariances(
+                    self._marginals(b, own), own, self.lengths[b], u_nodes[b],
+                    u_pairs[b if len(u_pairs) > 1 else 0], scales[b], nodes[b], pairs[b],
+                )  # fmt: skip
+
+        over_batch(part, len(nodes), 3 * self.work)
+        return pairs.sum(0, keepdims=True) if self.shared else pairs
+
+    def _stationary_tangents(
+        self, scales: Array, u_nodes: Array, u_pairs: Array, nodes: Array, expected: Array
+    ) -> Array:
+        """Fills nodes and expected; pairs [bt 1 s s]."""
+        _, n, s = nodes.shape
+        bounds = groups(len(nodes))
+        slots = len(bounds) - 1 if self.shared else len(nodes)
+        # A direction that is the same for all pairs has no covariance: without it less cancels.
+        factors = np.nan_to_num(self.factors)  # NaN: blocks that are all padding
+        share = factors * np.where(factors == 0, 0, u_pairs[:, 0])
+        mean = share.sum((1, 2)) / np.maximum(factors.sum((1, 2)), np.finfo(factors.dtype).tiny)
+        changes = share - factors * mean[:, None, None]
+        transposed, changes_transposed = (
+            np.ascontiguousarray(x.swapaxes(1, 2)) for x in (factors, changes)
+        )
+        first, second = np.zeros((2, slots, s, s), nodes.dtype)
+        exact = np.zeros((slots, s, s), nodes.dtype)  # of the elements in log space
+
+        def element(b: int, place: int) -> None:
+            own, of_u = b if len(factors) > 1 else 0, b if len(changes) > 1 else 0
+            if not np.isnan(self.fits[b]):
+                expected[b] = stationary_covariances(
+                    self.emissions[b], self.alphas[b], self.betas[b], self.scales[b],
+                    factors[own], transposed[own], changes[of_u], changes_transposed[of_u],
+                    self.lengths[b], u_nodes[b], scales[b], nodes[b], first[place], second[place],
+                )  # fmt: skip
+                expected[b] += max(self.lengths[b] - 1, 0) * mean[of_u]
+                return
+            pairs = np.empty((max(n - 1, 0), s, s), nodes.dtype)
+            out = np.empty_like(pairs)
+            expected[b] = covariances(
+                self._marginals(b, pairs), pairs, self.lengths[b], u_nodes[b],
+                u_pairs[b if len(u_pairs) > 1 else 0], scales[b], nodes[b], out,
+            )  # fmt: skip
+            exact[place] += out.sum(0)
+
+        def part(lo: int, hi: int) -> None:
             for g in range(lo, hi):
-                for k in range(bounds[g], bounds[g + 1]):
-                    place = g if self.shared else k
-                    expected[k] = covariances(
-                        self._marginals(k, own), own, self.lengths[k], u_n[k],
-                        u_p[k if len(u_p) > 1 else 0], scales[k], nodes[k],
-                        out if apart else pairs[k],
-                    )  # fmt: skip
-                    if self.stationary:
-                        pairs[place, 0] += out.sum(0)
-                    elif self.shared:
-                        pairs[place] += out
+                for b in range(bounds[g], bounds[g + 1]):
+                    element(b, g if self.shared else b)
 
         over_batch(part, len(bounds) - 1, 3 * self.work)
         if self.shared:
-            pairs = pairs.sum(0, keepdims=True)
-        return torch.from_numpy(nodes), torch.from_numpy(pairs), torch.from_numpy(expected)
+            first, second, exact = (x.sum(0, keepdims=True) for x in (first, second, exact))
+        pairs: Array = (first * factors + second * changes + exact)[:, None]
+        return pairs
 
     def _marginals(self, b: int, pairs: Array) -> Array:
         """Marginals [n s] of one element, after `gradients`; fills those of its pairs [n-1 s s]."""

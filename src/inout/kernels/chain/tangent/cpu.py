@@ -12,7 +12,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from inout.kernels.chain.cpu import dot, scale_by, share_out, spread
+from inout.kernels.chain.cpu import look_ahead as meet
 from inout.kernels.exponential.cpu import FAST
+from inout.kernels.products.cpu import add_product_of_columns
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
@@ -89,4 +92,81 @@ def covariances(nodes, pairs, length, u_nodes, u_pairs, weight, node_out, pair_o
         for i in range(size):
             h[i] = total[i] / nodes[t - 1, i] if nodes[t - 1, i] > 0 else 0
         centre(h, nodes[t - 1])
+    return expected
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def multiply(x, y, factor, shift, out):
+    """out = factor * x * (y - shift)."""
+    for k in range(x.shape[0]):
+        out[k] = factor * x[k] * (y[k] - shift)
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def add_product(x, y, out):
+    """out = x * (out + y); returns the sum of out."""
+    total = x[0] * 0
+    for k in range(x.shape[0]):
+        out[k] = x[k] * (out[k] + y[k])
+        total += out[k]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def stationary_covariances(
+    emissions, alphas, betas, scales, factors, transposed, changes, changes_transposed, length,
+    u_nodes, weight, node_out, first, second,
+):  # fmt: skip
+    """As `covariances`, for one block of factors [s s] at all positions, from alphas and betas.
+
+    `changes` [s s] are the factors times the direction. The pair i, j at t weighs before[t, i]
+    factors[i, j] after[t, j], so no block is ever made: what the direction does is a product with
+    one of four matrices. The gradients of the block, summed over the positions, are added to
+    `first` [s s], still to be multiplied by the factors, and to `second`, by the changes.
+    """
+    n, size = alphas.shape
+    kind = alphas.dtype
+    one, zero = kind.type(1), kind.type(0)
+    nodes, f = np.zeros((n, size), kind), np.zeros((n, size), kind)
+    before, after = np.empty((n, size), kind), np.empty((n, size), kind)
+    h, total, more = np.zeros(size, kind), np.zeros(size, kind), np.zeros(size, kind)
+    node_out[length:] = 0
+    expected = 0.0
+    for t in range(length):
+        mass = dot(alphas[t], betas[t])
+        share_out(alphas[t], betas[t], one / mass, nodes[t])
+        if t > 0:
+            meet(emissions[t], betas[t], after[t - 1])
+            scale_by(alphas[t - 1], one / (mass * scales[t]), before[t - 1])
+            multiply(before[t - 1], f[t - 1], one, zero, h)
+            spread(h, factors, total)
+            spread(before[t - 1], changes, more)
+            add_product(after[t - 1], more, total)
+        for j in range(size):
+            if nodes[t, j] > 0:  # of a label never met nothing is expected
+                f[t, j] = u_nodes[t, j] + total[j] / nodes[t, j]
+        expected += centre(f[t], nodes[t])
+    steps = max(length - 1, 0)
+    left, right = np.empty((2 * steps, size), kind), np.empty((2 * steps, size), kind)
+    for j in range(size):
+        h[j] = 0
+    for t in range(length - 1, -1, -1):
+        for j in range(size):
+            node_out[t, j] = weight * nodes[t, j] * (f[t, j] + h[j])
+            h[j] = h[j] + u_nodes[t, j] if nodes[t, j] > 0 else zero
+        if t == 0:
+            break
+        multiply(after[t - 1], h, one, zero, right[steps + t - 1])
+        spread(right[steps + t - 1], transposed, total)
+        spread(after[t - 1], changes_transposed, more)
+        mean = add_product(before[t - 1], more, total)
+        multiply(before[t - 1], f[t - 1], weight, mean, left[t - 1])
+        scale_by(after[t - 1], one, right[t - 1])
+        scale_by(before[t - 1], weight, left[steps + t - 1])
+        for i in range(size):
+            h[i] = total[i] / nodes[t - 1, i] if nodes[t - 1, i] > 0 else zero
+        centre(h, nodes[t - 1])
+    if steps > 0:
+        add_product_of_columns(left, right, first)
+        add_product_of_columns(left[steps:], right[:steps], second)
     return expected
