@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from inout.kernels.chain.cpu_passes import CpuPasses
+from inout.kernels.chain.gpu_passes import GpuPasses
 from inout.kernels.chain.matrix_passes import MatrixPasses
 from tests.support import assert_close
 
+SIZES = [(4, 2, 3), (5, 7, 3), (3, 6, 1), (3, 9, 17), (1, 5, 4)]
 KINDS = ("shared", "expanded", "own", "position")
 
 
@@ -35,29 +37,40 @@ def potentials(
     return emissions, transitions, lengths
 
 
+def check_passes(
+    passes_of: type[MatrixPasses | GpuPasses],
+    given: tuple[Tensor, Tensor, Tensor],
+    scale: float,
+    device: str = "cpu",
+) -> None:
+    """log Z with and without what derivatives need, gradients and best labels."""
+    emissions, transitions, lengths = given
+    dtype = emissions.dtype
+    weights = torch.linspace(-1, 2, len(lengths), dtype=dtype)
+    exact = CpuPasses(emissions.double(), transitions.double(), lengths)
+    there = [x.to(device) for x in given]
+    passes = passes_of(*there)
+    rtol = 1e-10 if dtype == torch.float64 else 1e-5
+    assert_close(passes.log_z.cpu(), exact.log_z, rtol=rtol, atol=rtol)
+    alone = passes_of(*there, keep=False)
+    assert_close(alone.log_z.cpu(), exact.log_z, rtol=rtol, atol=rtol)
+    # What large potentials lose of their digits, probabilities lose of theirs.
+    loss = rtol * max(1.0, scale)
+    found = passes.gradients(weights.to(device))
+    for ours, wanted in zip(found, exact.gradients(weights.double()), strict=True):
+        assert_close(ours.cpu().double(), wanted, rtol=loss, atol=loss)
+    possible = exact.log_z > -torch.inf
+    assert torch.equal(passes.best().cpu()[possible], exact.best()[possible])
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize("scale", [1.0, 30.0, 1e4])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("size", [(4, 2, 3), (5, 7, 3), (3, 6, 1), (3, 9, 17), (1, 5, 4)], ids=str)
+@pytest.mark.parametrize("size", SIZES, ids=str)
 def test_agrees_with_compiled_passes(
     size: tuple[int, int, int], kind: str, scale: float, dtype: torch.dtype
 ) -> None:
-    emissions, transitions, lengths = potentials(size, kind, scale, dtype)
-    weights = torch.linspace(-1, 2, size[0], dtype=dtype)
-    exact = CpuPasses(emissions.double(), transitions.double(), lengths)
-    passes = MatrixPasses(emissions, transitions, lengths)
-    rtol = 1e-10 if dtype == torch.float64 else 1e-5
-    assert_close(passes.log_z, exact.log_z, rtol=rtol, atol=rtol)
-    alone = MatrixPasses(emissions, transitions, lengths, keep=False)
-    assert_close(alone.log_z, exact.log_z, rtol=rtol, atol=rtol)
-    # What large potentials lose of their digits, probabilities lose of theirs.
-    loss = rtol * max(1.0, scale)
-    for ours, wanted in zip(
-        passes.gradients(weights), exact.gradients(weights.double()), strict=True
-    ):
-        assert_close(ours.double(), wanted, rtol=loss, atol=loss)
-    possible = exact.log_z > -torch.inf
-    assert torch.equal(passes.best()[possible], exact.best()[possible])
+    check_passes(MatrixPasses, potentials(size, kind, scale, dtype), scale)
 
 
 @pytest.mark.parametrize("kind", KINDS)

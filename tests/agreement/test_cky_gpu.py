@@ -1,13 +1,6 @@
-"""Grammars on a GPU against the CPU passes in float64: values, derivatives, trees, samples.
-
-Without a GPU, INOUT_TYPECHECK=0 TRITON_INTERPRET=1 runs the same kernels on the CPU where triton is
-installed (in some minutes; the interpreter cannot read functions that check their annotations).
-"""
+"""Grammars on a GPU against the CPU passes in float64: values, derivatives, trees, samples."""
 
 from __future__ import annotations
-
-import os
-from importlib.util import find_spec
 
 import pytest
 import torch
@@ -16,18 +9,10 @@ from torch import Tensor
 from inout.distributions import PCFG
 from inout.kernels.cky.cpu_passes import CpuGrammarPasses
 from inout.kernels.cky.gpu_passes import GpuGrammarPasses
+from tests.agreement.gpu_device import DEVICE, INTERPRETED, MARKS
 from tests.support import assert_close
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and find_spec("triton") is not None
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-
-pytestmark = [
-    pytest.mark.skipif(
-        DEVICE == "cpu" and not INTERPRETED, reason="no CUDA device and no TRITON_INTERPRET=1 here"
-    ),
-    # The interpreter computes with numpy, which remarks on infinities.
-    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
-]
+pytestmark = MARKS
 
 # (words, nonterminals, preterminals): all widths that are special, and more symbols than a tile.
 SIZES = [(2, 1, 1), (3, 2, 1), (5, 3, 4)] + ([] if INTERPRETED else [(18, 70, 33), (11, 5, 130)])

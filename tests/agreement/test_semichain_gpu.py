@@ -1,12 +1,6 @@
-"""Semi-Markov chains on a GPU against those on the CPU in float64: values, derivatives, decoding.
-
-Without a GPU, TRITON_INTERPRET=1 runs the same kernels, slowly, where triton is installed.
-"""
+"""Semi-Markov chains on a GPU against the CPU in float64: values, derivatives, decoding."""
 
 from __future__ import annotations
-
-import os
-from importlib.util import find_spec
 
 import pytest
 import torch
@@ -17,18 +11,10 @@ from inout import ArgumentError, SemiMarkov
 from inout.kernels.semichain import op
 from inout.kernels.semichain.gpu_passes import MOST_GPU_LABELS, GpuPasses
 from inout.kernels.semichain.reference import reference_log_partition
+from tests.agreement.gpu_device import DEVICE, INTERPRETED, MARKS
 from tests.support import assert_close
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and find_spec("triton") is not None
-DEVICE = "cpu" if INTERPRETED else "cuda"
-pytestmark = [
-    pytest.mark.skipif(
-        not (INTERPRETED or torch.cuda.is_available()), reason="no CUDA device, no interpreter"
-    ),
-    # The interpreter is numpy, which warns of log(0).
-    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
-    pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION"),
-]
+pytestmark = MARKS
 
 # n, w, s: wider than long, one label, one position; the last has several tiles for a step.
 SIZES = [(5, 3, 3), (3, 5, 2), (4, 2, 1), (1, 1, 1), (1, 2, 4), (4, 3, 40)]

@@ -1,12 +1,6 @@
-"""Span trees on a GPU against those on the CPU: values, derivatives, decoding, samples.
-
-Without a GPU, TRITON_INTERPRET=1 runs the same kernels, slowly, where triton is installed.
-"""
+"""Span trees on a GPU against those on the CPU: values, derivatives, decoding, samples."""
 
 from __future__ import annotations
-
-import os
-from importlib.util import find_spec
 
 import pytest
 import torch
@@ -17,18 +11,10 @@ from inout import SpanTree
 from inout.kernels.cky.reference import reference_tree_log_partition
 from inout.kernels.cky.spans import op
 from inout.kernels.cky.spans.gpu_passes import GpuTreePasses
+from tests.agreement.gpu_device import DEVICE, INTERPRETED, MARKS
 from tests.support import assert_close
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and find_spec("triton") is not None
-DEVICE = "cpu" if INTERPRETED else "cuda"
-pytestmark = [
-    pytest.mark.skipif(
-        not (INTERPRETED or torch.cuda.is_available()), reason="no CUDA device, no interpreter"
-    ),
-    # The interpreter is numpy, which warns of log(0).
-    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
-    pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION"),
-]
+pytestmark = MARKS
 
 # The last has several tiles of splits, and on a GPU of starts, for a width.
 SIZES = [1, 2, 6, 40 if INTERPRETED else 70]
