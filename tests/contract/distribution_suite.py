@@ -29,10 +29,11 @@ from tests.contract.event_enumeration import Event as Event
 from tests.contract.event_enumeration import Part as Part
 from tests.contract.event_enumeration import random_like as random_like
 from tests.contract.event_enumeration import seeded as seeded
+from tests.contract.misuse_suite import MisuseSuite
 from tests.support import assert_close
 
 
-class DistributionSuite(ABC):
+class DistributionSuite(MisuseSuite, ABC):
     """The checks. `Test…` subclasses say what the family is."""
 
     sizes = (4, 3)  # n and s of the usual case
@@ -681,67 +682,6 @@ class DistributionSuite(ABC):
                 d = self.make(alone)
                 assert torch.equal(d.mode, only)
                 assert torch.equal(d.sample((), generator=seeded()), only)
-
-    @pytest.mark.parametrize("value", [math.nan, math.inf])
-    def test_bad_values_are_refused_by_name(self, value, unchecked):
-        """At the latest by the first query, whichever it is."""
-        queries = (
-            lambda d: d.log_partition(),
-            lambda d: d.marginals(),
-            lambda d: d.mode,
-            lambda d: d.topk(2),
-            lambda d: d.sample((2,), generator=seeded()),
-            lambda d: d.entropy(),
-        )
-        case = self.usual(110)
-        for name, x in case.arguments.items():
-            for place in (0, x.numel() - 1):
-                spoilt = x.clone()
-                spoilt.view(-1)[place] = value
-                for query in queries:
-                    with pytest.raises(ArgumentError, match=rf"^{name} must be finite or -inf"):
-                        query(self.make(replace(case, arguments=case.arguments | {name: spoilt})))
-
-    def test_wrong_shapes_and_types_are_refused_by_name(self, unchecked):
-        case = self.usual(111)
-        for name, x in case.arguments.items():
-            for wrong in (self.cut_short(name, x), x[..., None, None].expand(*x.shape, 2, 2)):
-                with pytest.raises(ArgumentError, match=r"must be \["):
-                    self.make(replace(case, arguments=case.arguments | {name: wrong}))
-            with pytest.raises(ArgumentError, match=rf"^{name} must be a float tensor"):
-                self.make(replace(case, arguments=case.arguments | {name: x.long()}))
-
-    def cut_short(self, name: str, x: Tensor) -> Tensor:
-        """An argument with one row too few to fit the others."""
-        return x[..., :-1]
-
-    def test_wrong_lengths_are_refused(self, unchecked):
-        case = self.usual(112)
-        n = self.sizes[0]
-        for wrong in (
-            torch.full((2, 3), n + 1),
-            torch.full((2, 3), -1),
-            torch.full((2,), n),
-            torch.full((2, 3), float(n)),
-            torch.full((2, 3), True),
-        ):
-            with pytest.raises(ArgumentError, match=r"^lengths must be"):
-                self.make(replace(case, lengths=wrong))
-
-    def test_wrong_tier_is_refused(self):
-        with pytest.raises(ArgumentError, match=r"^tier must be"):
-            self.make(self.usual(), "abacus")
-
-    def test_wrong_events_are_refused(self, unchecked):
-        d = self.make(self.usual(113))
-        event = d.mode
-        for wrong in (event[..., :-1], event.double(), event[0, 0].new_full(event.shape, 99)):
-            with pytest.raises(ArgumentError):
-                d.log_prob(wrong)
-
-    def test_sampling_wants_a_generator(self):
-        with pytest.raises(TypeError):
-            self.make(self.usual()).sample((2,))
 
     @pytest.fixture
     def any_threads(self) -> Iterator[Callable[[int], None]]:

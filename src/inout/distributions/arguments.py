@@ -51,6 +51,8 @@ def checked_lengths(
     """The lengths as 64-bit integers; all n if None."""
     if lengths is None:
         return torch.full(batch_shape, n, device=device)
+    if not isinstance(lengths, Tensor):
+        raise ArgumentError(f"lengths must be a tensor of integers. Got {lengths!r}")
     if lengths.shape != batch_shape or not is_integer(lengths):
         raise ArgumentError(
             f"lengths must be integers {list(batch_shape)}. "
@@ -58,7 +60,7 @@ def checked_lengths(
         )
     if bool(((lengths < 0) | (lengths > n)).any()):
         raise ArgumentError(f"lengths must be in 0..{n}. Got {lengths.tolist()}")
-    return lengths.to(device, torch.long)
+    return lengths.to(device, torch.long, copy=True)  # what happens to the caller's does not matter
 
 
 def of_one_dtype(potentials: dict[str, Tensor]) -> dict[str, Tensor]:

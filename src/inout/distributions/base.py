@@ -93,7 +93,7 @@ class StructuredDistribution(Distribution):
     def _first_order(self, keep: bool) -> tuple[Potentials, Potentials]:
         """Expanded potentials, and the gradient of log Z in each of them."""
         inputs = {
-            name: p if p.requires_grad else p.detach().requires_grad_()
+            name: p if p.requires_grad else _detached(p).requires_grad_()
             for name, p in self._expanded().items()
         }
         total = self._log_partition(inputs)
@@ -110,7 +110,7 @@ class StructuredDistribution(Distribution):
         over them. Differentiable. Costs a small multiple of log Z.
         """
         keep = torch.is_grad_enabled() and self._differentiable(self.potentials)
-        with torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad():
             return self._first_order(keep)[1]
 
     @staticmethod
@@ -176,7 +176,7 @@ class StructuredDistribution(Distribution):
         left, right = self._checked("f", f), self._checked("g", g)
         moving = self._differentiable(self.potentials) or self._differentiable(left)
         keep = torch.is_grad_enabled() and moving
-        with torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad():
             inputs, first = self._first_order(True)
             expected = self._total(first, left).sum()
             if not expected.requires_grad:  # constant: f is empty, or there is one event only
@@ -229,6 +229,11 @@ class StructuredDistribution(Distribution):
     def __repr__(self) -> str:
         shapes = ", ".join(f"{n}: {list(p.shape)}" for n, p in self.potentials.items())
         return f"{type(self).__name__}({shapes})"
+
+
+def _detached(x: Tensor) -> Tensor:
+    """The same values for autograd to start from; those of inference mode only as a copy."""
+    return x.clone() if x.is_inference() else x.detach()
 
 
 @register_kl(StructuredDistribution, StructuredDistribution)  # type: ignore[no-untyped-call, untyped-decorator]

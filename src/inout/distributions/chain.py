@@ -74,20 +74,21 @@ class LinearChain(StructuredDistribution):
         batch_shape, (n, s) = emissions.shape[:-2], emissions.shape[-2:]
         steps = max(n - 1, 0)
         self.stationary = transitions.ndim == 2
-        if not broadcasts(
-            transitions.shape, (s, s) if self.stationary else (*batch_shape, steps, s, s)
-        ):
+        wanted = (s, s) if self.stationary else (*batch_shape, steps, s, s)
+        if transitions.shape[-2:] != (s, s) or not broadcasts(transitions.shape, wanted):
             raise ArgumentError(
                 f"transitions must be {[s, s]} or {[*batch_shape, steps, s, s]} for these "
                 f"emissions. Got {list(transitions.shape)}"
             )
         self.tier = choose_tier(emissions.device, tier)
         self.lengths = checked_lengths(lengths, batch_shape, n, emissions.device)
+        if not self.stationary:  # one block may be given for all positions of an element
+            transitions = transitions.expand(*transitions.shape[:-3], steps, s, s)
         potentials = {"emissions": emissions, "transitions": transitions}
         for name, potential in (("start", start), ("end", end)):
             if potential is None:
                 continue
-            if not broadcasts(potential.shape, (*batch_shape, s)):
+            if potential.shape[-1:] != (s,) or not broadcasts(potential.shape, (*batch_shape, s)):
                 raise ArgumentError(
                     f"{name} must be {[s]} or {[*batch_shape, s]}. Got {list(potential.shape)}"
                 )
@@ -97,7 +98,9 @@ class LinearChain(StructuredDistribution):
             refuse_non_floats(name, potential)
         self.potentials = of_one_dtype(potentials)
         self._values_checked = False
-        if emissions.device.type == "cpu":
+        if self.tier == "reference":
+            self._refuse_bad_values(potentials)
+        elif self.tier == "cpu":
             self._refuse_bad_values(
                 name for name in potentials if self.stationary or name != "transitions"
             )
@@ -192,12 +195,12 @@ class LinearChain(StructuredDistribution):
         wanted = [*self.batch_shape, n]
         samples = event.shape[: max(event.ndim - len(wanted), 0)]
         fits = event.shape[-1:] == (n,) and broadcasts(event.shape, [*samples, *wanted])
-        if not fits or event.is_floating_point():
+        if not fits or not is_integer(event):
             raise ArgumentError(
                 f"labels must be integers [..., {', '.join(map(str, wanted))}]. "
                 f"Got {event.dtype} {list(event.shape)}"
             )
-        labels = torch.where(self._real, event, 0)
+        labels = torch.where(self._real, event, 0).long()
         if labels.numel() and not (int(labels.min()) >= 0 and int(labels.max()) < s):
             raise ArgumentError(
                 f"labels must be in 0..{s - 1}. Got {int(labels.min())}..{int(labels.max())}"
@@ -308,6 +311,7 @@ class LinearChain(StructuredDistribution):
         Its relations are the potentials, expanded over the batch and flattened; gradients flow
         back to them.
         """
+        self._checked_flat()
         relations = {name: p.reshape(-1) for name, p in self._expanded().items()}
         builder = _Trellis(self, {name: len(rows) for name, rows in relations.items()})
         fields = assemble(*builder.edges(), relations, *builder.rest())

@@ -114,7 +114,8 @@ class PCFG(TreeDistribution):
         return (
             root.expand(*self.batch_shape, nt).reshape(b, nt),
             rules.reshape(-1, *rules.shape[-3:]),
-            potentials["preterminals"].reshape(b, n, pt),
+            # Padding may be anything; an empty element must not be taken for one of a word.
+            potentials["preterminals"].where(self._real[..., None], 0.0).reshape(b, n, pt),
             self._flat_lengths,
         )
 

@@ -44,8 +44,9 @@ class _LogPartition(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        potentials = ctx.saved_tensors  # refused if they were changed: passes read them again
         if torch.is_grad_enabled():  # there may be second derivatives
-            results = _apply(_Gradient, ctx.passes, ctx.twin, gradients[0], *ctx.saved_tensors)
+            results = _apply(_Gradient, ctx.passes, ctx.twin, gradients[0], *potentials)
         else:
             results = ctx.passes.gradients(gradients[0])
         return None, None, *results

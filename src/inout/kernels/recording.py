@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from threading import RLock
 from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
+
+MOST_KEYS = 10_000  # to remember having been asked for
 
 Results = TypeVar("Results")
 Owned = TypeVar("Owned")
@@ -49,30 +52,39 @@ class Shelf(Generic[Owned]):
 
     def __init__(self, most: int) -> None:
         self._most, self._lent = most, 0
+        # The collector may give something back while we look for another.
+        self._lock = RLock()
         self._seen: set[Hashable] = set()
         self._free: OrderedDict[int, tuple[Hashable, Owned]] = OrderedDict()
 
     def take(self, key: Hashable, make: Callable[[], Owned]) -> Owned | None:
         """An object for this key that nobody else has, or None: do without."""
-        if key not in self._seen or self._lent == self._most:
-            self._seen.add(key)
-            return None
-        self._lent += 1
-        for place, (own, _) in reversed(self._free.items()):
-            if own == key:
-                return self._free.pop(place)[1]
-        return make()
+        with self._lock:
+            if key not in self._seen or self._lent >= self._most:
+                if len(self._seen) >= MOST_KEYS:
+                    self._seen.clear()
+                self._seen.add(key)
+                return None
+            for place, (own, _) in reversed(list(self._free.items())):
+                if own == key:
+                    self._lent += 1
+                    return self._free.pop(place)[1]
+            owned = make()
+            self._lent += 1
+            return owned
 
     def give_back(self, key: Hashable, owned: Owned) -> None:
         """Lets others have it; what was given back longest ago may have to go."""
-        self._lent -= 1
-        self._free[id(owned)] = (key, owned)
-        while len(self._free) > self._most:
-            self._free.popitem(last=False)
+        with self._lock:
+            self._lent -= 1
+            self._free[id(owned)] = (key, owned)
+            while len(self._free) > self._most:
+                self._free.popitem(last=False)
 
     def clear(self) -> None:
         """Frees what nobody uses now."""
-        self._free.clear()
+        with self._lock:
+            self._free.clear()
 
 
 def signature(*tensors: Tensor) -> tuple[Any, ...]:

@@ -59,6 +59,8 @@ def over_batch(part: Callable[[int, int], None], size: int, work: int) -> None:
     `work` is the number of elementary operations in all: below a few ten thousand, starting
     threads would cost more than it saves.
     """
+    if size == 0:
+        return
     threads = min(torch.get_num_threads(), size, 1 + work // 50_000)
     if threads <= 1:
         part(0, size)

@@ -189,7 +189,9 @@ class CpuPasses:
         """Gradients of weights . log Z: nodes [b n s] and pairs [bt nt s s]."""
         _ = self.alphas
         given = self.emissions.dtype
-        scales = weights.detach().numpy().astype(given)
+        # Without any labelling the gradient is 0, whatever log Z = -inf has made of the weight.
+        possible = self.log_z.numpy() > -np.inf
+        scales = np.where(possible, weights.detach().numpy(), 0).astype(given)
         nodes, pairs = self._run_backward(np.ascontiguousarray(scales))
         shares: dict[int, Array] = {}  # of the shared transitions, to be added in order
 

@@ -11,45 +11,90 @@ import numpy as np
 from numba import njit
 
 LIMIT = 2**18
+ROWS = 32  # of a piece that is cut in two directions
 
 
 @njit(cache=True, nogil=True)
-def piece(rows, size):
-    """How many of the rows to take at a time, each being worth `size` multiplications."""
-    # Of pieces of a few rows nothing would be gained: BLAS may then use its threads.
-    return LIMIT // size if LIMIT // size >= 4 else rows
+def pieces(rows, inner, columns):
+    """(rows, of what is cut besides) of a piece; the second is 0 if cutting the rows is enough.
+
+    `inner` times `columns` is what a row costs, and what is cut besides stands in `inner`.
+    """
+    step = LIMIT // (inner * columns)
+    if step >= min(rows, 4):
+        return step, 0
+    step = min(rows, ROWS)
+    return step, max(LIMIT // (step * columns), 1)
+
+
+@njit(cache=True, nogil=True)
+def copy_columns(x, first, out):
+    """out = x[:, first:first + columns of out]."""
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[i, j] = x[i, first + j]
 
 
 @njit(cache=True, nogil=True)
 def multiply(x, y, out):
     """out [m l] = x [m k] @ y [k l]."""
-    rows = x.shape[0]
-    step = piece(rows, y.shape[0] * y.shape[1])
+    rows, inner = x.shape
+    step, cut = pieces(rows, inner, y.shape[1])
     for first in range(0, rows, step):
         last = min(first + step, rows)
-        np.dot(x[first:last], y, out[first:last])
+        if cut == 0:
+            np.dot(x[first:last], y, out[first:last])
+            continue
+        part = np.empty((last - first, y.shape[1]), out.dtype)
+        for low in range(0, inner, cut):
+            high = min(low + cut, inner)
+            left = np.empty((last - first, high - low), x.dtype)
+            copy_columns(x[first:last], low, left)
+            if low == 0:
+                np.dot(left, y[low:high], out[first:last])
+            else:
+                np.dot(left, y[low:high], part)
+                add(part.reshape(part.size), out[first:last].reshape(part.size))
 
 
 @njit(cache=True, nogil=True)
 def multiply_transposed(x, y, out):
     """out [m l] = x [m k] @ y.T, y [l k]."""
-    rows = x.shape[0]
-    step = piece(rows, y.shape[0] * y.shape[1])
+    rows, columns = x.shape[0], y.shape[0]
+    step, cut = pieces(rows, columns, y.shape[1])
     for first in range(0, rows, step):
         last = min(first + step, rows)
-        np.dot(x[first:last], y.T, out[first:last])
+        if cut == 0:
+            np.dot(x[first:last], y.T, out[first:last])
+            continue
+        for low in range(0, columns, cut):
+            high = min(low + cut, columns)
+            part = np.empty((last - first, high - low), out.dtype)
+            np.dot(x[first:last], y[low:high].T, part)
+            for i in range(part.shape[0]):
+                for j in range(part.shape[1]):
+                    out[first + i, low + j] = part[i, j]
 
 
 @njit(cache=True, nogil=True)
 def add_product_of_columns(x, y, out):
     """out [k l] += x.T @ y of x [m k] and y [m l]."""
-    rows = x.shape[0]
-    step = piece(rows, x.shape[1] * y.shape[1])
-    part = np.empty(out.shape, out.dtype)
+    rows, columns = x.shape
+    step, cut = pieces(rows, columns, y.shape[1])
+    if cut == 0:
+        cut = columns
     for first in range(0, rows, step):
         last = min(first + step, rows)
-        np.dot(x[first:last].T, y[first:last], part)
-        add(part.reshape(part.size), out.reshape(out.size))
+        for low in range(0, columns, cut):
+            high = min(low + cut, columns)
+            part = np.empty((high - low, y.shape[1]), out.dtype)
+            if high - low == columns:
+                np.dot(x[first:last].T, y[first:last], part)
+            else:
+                left = np.empty((last - first, high - low), x.dtype)
+                copy_columns(x[first:last], low, left)
+                np.dot(left.T, y[first:last], part)
+            add(part.reshape(part.size), out[low:high].reshape(part.size))
 
 
 @njit(cache=True, nogil=True)
