@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from inout.forest import Forest as Forest
     from inout.forest import ForestBuilder as ForestBuilder
     from inout.forest import Item as Item
+    from inout.grammars import Grammar as Grammar
 
 __all__ = [
     "ArgumentError",
@@ -40,6 +41,7 @@ __all__ = [
     "Forest",
     "ForestBuilder",
     "ForestError",
+    "Grammar",
     "GroundingError",
     "HMM",
     "InoutError",
@@ -63,6 +65,7 @@ _HOMES = {
     "Facts": "inout.deduction",
     "Forest": "inout.forest",
     "ForestBuilder": "inout.forest",
+    "Grammar": "inout.grammars",
     "HMM": "inout.distributions",
     "Item": "inout.forest",
     "LinearChain": "inout.distributions",

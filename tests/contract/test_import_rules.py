@@ -22,6 +22,7 @@ ALLOWED: dict[str, tuple[str, Callable[[Path], bool]]] = {
     "matplotlib": ("viz/", lambda path: path.parts[0] == "viz"),
     "sklearn": ("estimators/", lambda path: path.parts[0] == "estimators"),
     "polars": ("deduction/", lambda path: path.parts[0] == "deduction"),
+    "nltk": ("grammars/", lambda path: path.parts[0] == "grammars"),
 }
 
 

@@ -1,0 +1,126 @@
+"""Texts of grammars: four formats, told apart by their content."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inout._core.errors import ArgumentError
+from inout.grammars.formats import json, lines, nltk, wsj
+from inout.grammars.formats.collect import Duplicates as Duplicates
+from inout.grammars.formats.collect import Reading as Reading
+from inout.grammars.formats.source import GrammarError as GrammarError
+from inout.grammars.formats.source import Source as Source
+from inout.grammars.formats.source import is_number
+from inout.grammars.table import RuleTable
+
+Format = Literal["nltk", "lines", "wsj", "json"]
+
+_READERS: dict[str, Callable[..., Reading]] = {
+    "nltk": nltk.read,
+    "lines": lines.read,
+    "wsj": wsj.read,
+    "json": json.read,
+}
+_WRITERS: dict[str, Callable[..., str]] = {
+    "nltk": nltk.write,
+    "lines": lines.write,
+    "wsj": wsj.write,
+    "json": json.write,
+}
+_SUFFIXES = {".cfg": "nltk", ".pcfg": "nltk", ".tsv": "lines", ".gr": "wsj", ".json": "json"}
+_HEADER = re.compile(r"(?:[^\s=]+=\S*[ \t]*)+")
+_DECIMAL = re.compile(r"-?[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|-inf")
+
+
+def read(
+    source: Source,
+    *,
+    format: Format | None = None,
+    start: str | None = None,
+    duplicates: Duplicates = "error",
+    log: bool | None = None,
+) -> Reading:
+    """The rules and log-weights of a text, whose format is found where none is given."""
+    if duplicates not in get_args(Duplicates):
+        raise ArgumentError(f'duplicates must be "error" or "add". Got {duplicates!r}')
+    chosen = detect(source) if format is None else _known(format)
+    options: dict[str, Any] = {"start": start, "duplicates": duplicates}
+    if chosen == "lines":
+        options["log"] = log
+    elif log is not None:
+        raise ArgumentError(f"log must be None for every format but lines. The format is {chosen}")
+    return _READERS[chosen](source, **options)
+
+
+def write(
+    table: RuleTable, log_weights: NDArray[np.float64], format: Format, *, log: bool = False
+) -> str:
+    """The text of a grammar in a format; `log` writes the log-weights of lines."""
+    chosen = _known(format)
+    if chosen == "lines":
+        return _WRITERS[chosen](table, log_weights, log=log)
+    if log:
+        raise ArgumentError(f"log must be False for every format but lines. Got {chosen}")
+    return _WRITERS[chosen](table, log_weights)
+
+
+def detect(source: Source) -> Format:
+    """The format of a text, by its first rule (or header, or brace); GrammarError if by none.
+
+    >>> detect(Source.of("S -> 'a' [0.5]", None)), detect(Source.of("0.5 S a", None))
+    ('nltk', 'lines')
+    """
+    text = source.text
+    if text.lstrip()[:1] == "{":
+        return "json"
+    offset = 0
+    for line in text.split("\n"):
+        fields = line.split()
+        found = _by_line(line.strip(), fields) if fields else None
+        if found is not None:
+            return found
+        if fields and fields[0][0] not in "#%|":
+            raise source.error(
+                offset + line.index(fields[0]),
+                "this is the first line of no format of grammars: expected LEFT -> RIGHT (nltk), "
+                "WEIGHT LEFT RIGHT (lines), a header with start=SYMBOL (wsj) or {...} (json)",
+            )
+        offset += len(line) + 1
+    what = "only comments and directives" if text.strip() else "an empty text"
+    raise source.error(len(text.rstrip()), f"a grammar has rules: expected some, found {what}")
+
+
+def _by_line(line: str, fields: list[str]) -> Format | None:
+    """The format that one line shows, or None where it shows none."""
+    if fields[0][0] in "#%":
+        return "lines" if fields[0] in ("%weights", "%nonterminals") else None
+    arrow = len(fields) > 1 and fields[1] == "->"
+    if arrow and len(fields) > 2 and _DECIMAL.fullmatch(fields[-1]):
+        return "wsj"
+    if line == wsj.LEXICON or _HEADER.fullmatch(line):
+        return "wsj"
+    if arrow or fields[0].partition("->")[1]:
+        return "nltk"
+    if is_number(fields[0]):
+        return "lines"
+    return None
+
+
+def format_of_path(path: str) -> Format:
+    """The format that a file's name asks for; ArgumentError where it asks for none."""
+    for suffix, format in _SUFFIXES.items():
+        if path.endswith(suffix):
+            return format  # type: ignore[return-value]
+    known = ", ".join(_SUFFIXES)
+    raise ArgumentError(f"format must be given for a file name without {known}. Got {path!r}")
+
+
+def _known(format: str) -> Format:
+    if format not in _READERS:
+        raise ArgumentError(f"format must be one of {', '.join(_READERS)}. Got {format!r}")
+    return format  # type: ignore[return-value]

@@ -1,0 +1,92 @@
+"""`Collector`: what every reader does with the rules it finds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inout._core.errors import ArgumentError
+from inout.grammars.formats.source import Source
+from inout.grammars.table import RuleTable, TableBuilder
+
+Duplicates = Literal["error", "add"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a text says: the rules, and a log-weight for each."""
+
+    table: RuleTable
+    log_weights: NDArray[np.float64]  # [r]
+
+
+class Collector(TableBuilder):
+    """Rules as they are read, each with its log-weight and its place in the text."""
+
+    def __init__(self, source: Source, duplicates: Duplicates) -> None:
+        super().__init__()
+        self._source, self._duplicates = source, duplicates
+        self._log_weights: list[float] = []
+        self._places: list[int] = []
+        self._first_lhs: int | None = None
+        self._declared: tuple[str, int] | None = None
+
+    def rule(self, lhs: int, rhs: tuple[int, ...], log_weight: float, place: int) -> None:
+        """Take one more rule that stands at `place`; the same rule twice is an error or adds up."""
+        first = self.add(lhs, rhs)
+        if first is None:
+            self._log_weights.append(log_weight)
+            self._places.append(place)
+            if self._first_lhs is None:
+                self._first_lhs = lhs
+        elif self._duplicates == "add":
+            self._log_weights[first] = _log_add(self._log_weights[first], log_weight)
+        else:
+            line = self._source.line_number(self._places[first])
+            raise self._source.error(
+                place,
+                f"this rule stands on line {line} already; expected each rule once "
+                '(duplicates="add" adds up the weights)',
+            )
+
+    def declare_start(self, name: str, place: int) -> None:
+        """Take the start symbol that the text declares at `place`."""
+        if self._declared is not None:
+            line = self._source.line_number(self._declared[1])
+            raise self._source.error(place, f"the start symbol is declared on line {line} already")
+        self._declared = (name, place)
+
+    def reading(self, start: str | None, *, first_is_start: bool = True) -> Reading:
+        """The rules with the start symbol asked for, or declared, or else the first left side."""
+        if not len(self):
+            text = self._source.text
+            what = "expected at least one rule" if text.strip() else "the text is empty"
+            raise self._source.error(len(text.rstrip()), f"a grammar has rules: {what}")
+        lefts = {rule[0] for rule in self._rules}
+        if start is not None:
+            if self._nonterminals.get(start) not in lefts:
+                raise ArgumentError(f"start must be the left side of a rule. Got {start!r}")
+        elif self._declared is not None:
+            start, place = self._declared
+            if self._nonterminals.get(start) not in lefts:
+                raise self._source.error(
+                    place,
+                    f"the start symbol {start} has no rule; expected the left side of a rule",
+                )
+        elif first_is_start:
+            assert self._first_lhs is not None
+            start = list(self._nonterminals)[self._first_lhs]
+        else:
+            raise self._source.error(
+                0, "there is no start symbol: expected start=SYMBOL in the first line"
+            )
+        return Reading(self.table(start), np.array(self._log_weights, dtype=np.float64))
+
+
+def _log_add(a: float, b: float) -> float:
+    high, low = max(a, b), min(a, b)
+    return high if low == -math.inf else high + math.log1p(math.exp(low - high))

@@ -1,0 +1,93 @@
+"""`Source`: the text of a grammar, what it is called, and errors that point into it."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from inout._core.errors import FileError
+
+# A JSON file may be one line of megabytes: only this much of a line is shown.
+_SHOWN = 100
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+class GrammarError(FileError, ValueError):
+    """The text of a grammar is wrong at one place; the message shows the line with a caret."""
+
+    def __init__(self, message: str, code: str, line: int, column: int, source: str) -> None:
+        self.message, self.line, self.column, self.source = message, line, column, source
+        first = max(0, column - 1 - _SHOWN // 2) if len(code) > _SHOWN else 0
+        shown = code[first : first + _SHOWN]
+        # Tabs must survive in the pointer line, or the caret lands elsewhere on screen.
+        before = shown[: column - 1 - first]
+        pointer = "".join("\t" if c == "\t" else " " for c in before) + "^"
+        super().__init__(f"{source}:{line}:{column}: {message}\n  {shown}\n  {pointer}")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A text whose lines end in newlines alone, and the name that messages call it by."""
+
+    text: str
+    name: str
+
+    @staticmethod
+    def of(text: str, name: str | None) -> Source:
+        """The source of a text as it was read: without a byte order mark and carriage returns."""
+        if text.startswith("\ufeff"):
+            text = text[1:]
+        if "\r" in text:
+            text = text.replace("\r\n", "\n").replace("\r", "\n")
+        return Source(text, name or "<grammar>")
+
+    def line_number(self, offset: int) -> int:
+        """The number of the line, from 1, that holds the character at `offset`."""
+        return self.text.count("\n", 0, offset) + 1
+
+    def error(self, offset: int, message: str) -> GrammarError:
+        """The error about the character at `offset`."""
+        start = self.text.rfind("\n", 0, offset) + 1
+        end = self.text.find("\n", offset)
+        code = self.text[start : end if end >= 0 else None]
+        line = self.line_number(offset)
+        return GrammarError(message, code, line, offset - start + 1, self.name)
+
+
+def shortened(text: str) -> str:
+    """`text` in quotes on one line, not too long for a message."""
+    one_line = " ".join(text.split())
+    return f"'{one_line}'" if len(one_line) <= 40 else f"'{one_line[:37]}...'"
+
+
+def is_number(text: str) -> bool:
+    """Whether `text` is a number as weights are written, or an infinity or NaN."""
+    return _NUMBER.fullmatch(text) is not None or text.lower().lstrip("+-") in ("inf", "nan")
+
+
+def log_of_weight(text: str) -> float:
+    """The log of a written weight; ValueError says what is wrong with it."""
+    if _NUMBER.fullmatch(text) is None:
+        raise ValueError(f"a weight must be a number of at least 0. Got {shortened(text)}")
+    weight = float(text)
+    if weight < 0 or math.isinf(weight):
+        raise ValueError(f"a weight must be finite and at least 0. Got {shortened(text)}")
+    if weight:
+        return math.log(weight)
+    if re.search("[1-9]", re.split("[eE]", text)[0]):
+        raise ValueError(
+            f"this weight is too small for a float. Got {shortened(text)}; use log-weights"
+        )
+    return -math.inf
+
+
+def log_weight(text: str) -> float:
+    """A written log-weight; ValueError says what is wrong with it."""
+    if _NUMBER.fullmatch(text) is not None:
+        value = float(text)
+        if not math.isinf(value):
+            return value
+    elif text.lower() in ("-inf", "-infinity"):
+        return -math.inf
+    raise ValueError(f"a log-weight must be a finite number or -inf. Got {shortened(text)}")

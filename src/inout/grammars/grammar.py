@@ -1,0 +1,251 @@
+"""`Grammar`: a weighted context-free grammar of any shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from inout._core.checks import as_log_weights
+from inout._core.errors import ArgumentError
+from inout.grammars import formats
+from inout.grammars.expectations import proper_log_weights
+from inout.grammars.files import read_grammar_text
+from inout.grammars.formats import Duplicates, Format, Source
+from inout.grammars.partition import log_partitions
+from inout.grammars.rule import Rule
+from inout.grammars.structure import reachable, useful_rules
+from inout.grammars.table import RuleTable
+from inout.io.files import write_text
+
+
+class Grammar:
+    """A start symbol, rules in order, and a log-weight for each rule; immutable.
+
+    Rules are of any shape: right sides of any length (also none), of terminals, nonterminals or
+    both, with cycles. Weights need not be probabilities. A rule stands in a grammar once: given
+    twice it is an error, which most often it is in the file too. (NLTK keeps both, and counts
+    every tree that uses the rule twice; `duplicates="add"` adds up the weights.)
+
+    >>> g = Grammar.from_text("S -> NP 'runs' [0.9] | [0.1]\\nNP -> 'she'")
+    >>> g
+    Grammar(start='S', 3 rules, 2 nonterminals, 2 terminals)
+    >>> [str(rule) for rule in g.rules]
+    ["S -> NP 'runs'", 'S ->', "NP -> 'she'"]
+    >>> g.log_weights.exp()
+    tensor([0.9000, 0.1000, 1.0000], dtype=torch.float64)
+    """
+
+    def __init__(
+        self,
+        start: str,
+        rules: Iterable[Rule],
+        log_weights: Tensor | NDArray[np.float64] | Sequence[float] | None = None,
+    ) -> None:
+        if not isinstance(start, str):
+            raise ArgumentError(f"start must be a str. Got {start!r:.80}")
+        table = RuleTable.of(start, rules)
+        weights = as_log_weights("log_weights", log_weights, len(table))
+        self._table = table
+        # A copy: what the caller does to his tensor afterwards is not seen here.
+        self._log_weights = weights.to(torch.float64, copy=True)
+
+    @staticmethod
+    def from_text(
+        text: str,
+        format: Format | None = None,
+        source: str | None = None,
+        *,
+        start: str | None = None,
+        duplicates: Duplicates = "error",
+        log: bool | None = None,
+    ) -> Grammar:
+        """The grammar that a text describes in one of the formats nltk, lines, wsj and json.
+
+        The format is found by the content where none is given. `source` is the name that errors
+        call the text by, `start` replaces the start symbol of the text, and `log` says whether the
+        weights of lines are logs. Mistakes raise `GrammarError` with line, column and caret.
+
+        >>> g = Grammar.from_text("0.5\\tS S S\\n0.5\\tS a\\n")
+        >>> g.to_text("nltk")
+        "%start S\\nS -> S S [0.5]\\nS -> 'a' [0.5]\\n"
+        """
+        if not isinstance(text, str):
+            raise ArgumentError(f"text must be a str. Got {type(text).__name__}")
+        reading = formats.read(
+            Source.of(text, source), format=format, start=start, duplicates=duplicates, log=log
+        )
+        return Grammar(reading.table.start, reading.table, reading.log_weights)
+
+    @staticmethod
+    def load(
+        path: str | Path,
+        format: Format | None = None,
+        *,
+        start: str | None = None,
+        duplicates: Duplicates = "error",
+        log: bool | None = None,
+    ) -> Grammar:
+        """The grammar in a file, which may be compressed by xz; see `from_text`."""
+        text = read_grammar_text(path)
+        return Grammar.from_text(
+            text, format, str(path), start=start, duplicates=duplicates, log=log
+        )
+
+    def to_text(self, format: Format, *, log: bool = False) -> str:
+        """The text of the grammar in a format; `log` writes the log-weights of lines.
+
+        JSON keeps every bit. The others keep weights (wsj: log-weights) to the last bit, and raise
+        ArgumentError for symbols and rules that they have no way to write; wsj puts the lexicon
+        last.
+        """
+        return formats.write(self._table, self.numpy_log_weights, format, log=log)
+
+    def save(self, path: str | Path, format: Format | None = None, *, log: bool = False) -> None:
+        """Write `to_text` to a file, whole or not at all; the format is by default the suffix's.
+
+        `.cfg` and `.pcfg` are NLTK's format, `.tsv` lines, `.gr` wsj, `.json` json.
+        """
+        if str(path).endswith(".xz"):
+            raise ArgumentError(f"path must not end in .xz: files are written plain. Got {path}")
+        chosen = formats.format_of_path(str(path)) if format is None else format
+        write_text(path, self.to_text(chosen, log=log))
+
+    @property
+    def start(self) -> str:
+        """The start symbol."""
+        return self._table.start
+
+    @property
+    def rules(self) -> RuleTable:
+        """The rules in order: a sequence of `Rule`, and the arrays behind it."""
+        return self._table
+
+    @property
+    def log_weights(self) -> Float[Tensor, " r"]:
+        """The natural logs of the rules' weights, float64, in the order of the rules."""
+        return self._log_weights
+
+    @cached_property
+    def numpy_log_weights(self) -> NDArray[np.float64]:
+        """A read-only copy of the log-weights outside any graph."""
+        values: NDArray[np.float64] = self._log_weights.detach().cpu().numpy().copy()
+        values.flags.writeable = False
+        return values
+
+    @property
+    def nonterminals(self) -> tuple[str, ...]:
+        """The nonterminals: the start symbol, then in the order in which rules name them."""
+        return self._table.nonterminals
+
+    @property
+    def terminals(self) -> tuple[str, ...]:
+        """The terminals in the order in which rules name them."""
+        return self._table.terminals
+
+    @cached_property
+    def rules_by_left_side(self) -> Mapping[str, NDArray[np.int64]]:
+        """The numbers of the rules of each nonterminal, in order.
+
+        >>> g = Grammar.from_text("S -> A 'b'\\nA -> 'a'\\nS -> A")
+        >>> {name: numbers.tolist() for name, numbers in g.rules_by_left_side.items()}
+        {'S': [0, 2], 'A': [1]}
+        """
+        order = np.argsort(self._table.lhs, kind="stable")
+        order.flags.writeable = False
+        bounds = np.searchsorted(self._table.lhs[order], np.arange(len(self.nonterminals) + 1))
+        return MappingProxyType(
+            {a: order[bounds[n] : bounds[n + 1]] for n, a in enumerate(self.nonterminals)}
+        )
+
+    @cached_property
+    def lexical_rules(self) -> NDArray[np.int64]:
+        """The numbers of the rules whose right side is exactly one terminal."""
+        single = np.flatnonzero(self._table.arities == 1)
+        return single[self._table.rhs[self._table.offsets[single]] < 0]
+
+    def with_log_weights(
+        self, log_weights: Tensor | NDArray[np.float64] | Sequence[float]
+    ) -> Grammar:
+        """The same rules with other log-weights [r]; a tensor keeps its graph for gradients.
+
+        >>> g = Grammar.from_text("S -> 'a' | 'b'")
+        >>> g.with_log_weights([0.0, -1.0]).log_weights
+        tensor([ 0., -1.], dtype=torch.float64)
+        """
+        return Grammar(self.start, self._table, log_weights)
+
+    def trimmed(self) -> Trimmed:
+        """The grammar of the rules that stand in some tree, and their numbers here.
+
+        First the unproductive symbols go, then the unreachable ones. Rules of weight zero stay:
+        they may get another weight. Linear time.
+
+        >>> g = Grammar.from_text("S -> A B | 'a'\\nA -> 'a'\\nB -> B 'b'")
+        >>> [str(rule) for rule in g.trimmed().grammar.rules], g.trimmed().original_rules
+        (["S -> 'a'"], array([1]))
+        """
+        numbers = np.flatnonzero(useful_rules(self._table))
+        if len(numbers) == len(self):
+            return Trimmed(self, numbers, len(self))
+        kept = torch.from_numpy(numbers).to(self._log_weights.device)
+        table = self._table.select(numbers)
+        return Trimmed(Grammar(self.start, table, self._log_weights[kept]), numbers, len(self))
+
+    def normalised(self) -> Grammar:
+        """The PCFG on the same rules that gives every tree its weight over Z, the sum of all.
+
+        p(A→α) = w(A→α) · Π over B in α of Z(B) / Z(A) (Chi 1999; Nederhof & Satta 2003). Rules
+        that stand in no tree of positive weight get weight zero. Not differentiable. Raises
+        ArgumentError where Z of the start symbol is zero or infinite.
+
+        >>> Grammar.from_text("S -> S S [0.25] | 'a' [0.5]").normalised().log_weights.exp()
+        tensor([0.1464, 0.8536], dtype=torch.float64)
+        """
+        log_z = log_partitions(self._table, self.numpy_log_weights)
+        if not np.isfinite(log_z[0]):
+            kind = "infinite" if log_z[0] > 0 else "zero"
+            raise ArgumentError(
+                f"the weights of the trees of {self.start} must have a finite, positive sum. "
+                f"Got a grammar where it is {kind}"
+            )
+        proper = proper_log_weights(self._table, self.numpy_log_weights, log_z)
+        seen = reachable(self._table, proper > -np.inf)
+        proper = np.where(seen[self._table.lhs], proper, -np.inf)
+        return self.with_log_weights(proper)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __repr__(self) -> str:
+        return (
+            f"Grammar(start={self.start!r}, {len(self)} rules, "
+            f"{len(self.nonterminals)} nonterminals, {len(self.terminals)} terminals)"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Trimmed:
+    """A grammar without useless rules, and the number that each rule had in the original."""
+
+    grammar: Grammar
+    original_rules: NDArray[np.int64]  # [r']
+    original_size: int
+
+    def to_original(self, values: Float[Tensor, " k"]) -> Float[Tensor, " r"]:
+        """Values of the kept rules [r'] as values of the original rules [r], 0 for the others.
+
+        >>> trimmed = Grammar.from_text("S -> A\\nS -> 'a'").trimmed()
+        >>> trimmed.to_original(torch.tensor([2.0]))
+        tensor([0., 2.])
+        """
+        places = torch.from_numpy(self.original_rules).to(values.device)
+        return values.new_zeros(self.original_size).index_put((places,), values)

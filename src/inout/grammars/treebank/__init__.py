@@ -1,0 +1,34 @@
+"""Treebanks: read, clean, binarise, count and score bracketed trees (`nltk.Tree`)."""
+
+from inout.grammars.treebank.cleaning import PUNCTUATION as PUNCTUATION
+from inout.grammars.treebank.cleaning import ROOTS as ROOTS
+from inout.grammars.treebank.cleaning import base_label as base_label
+from inout.grammars.treebank.cleaning import clean as clean
+from inout.grammars.treebank.cleaning import drop_empty as drop_empty
+from inout.grammars.treebank.cleaning import drop_punctuation as drop_punctuation
+from inout.grammars.treebank.cleaning import merge_repeats as merge_repeats
+from inout.grammars.treebank.cleaning import strip_functions as strip_functions
+from inout.grammars.treebank.cleaning import with_root as with_root
+from inout.grammars.treebank.cleaning import without_root as without_root
+from inout.grammars.treebank.counting import TreebankCounts as TreebankCounts
+from inout.grammars.treebank.counting import count_productions as count_productions
+from inout.grammars.treebank.lines import TreeSyntaxError as TreeSyntaxError
+from inout.grammars.treebank.markovisation import binarise as binarise
+from inout.grammars.treebank.markovisation import coarse_label as coarse_label
+from inout.grammars.treebank.markovisation import restore as restore
+from inout.grammars.treebank.reading import parse_trees as parse_trees
+from inout.grammars.treebank.reading import read_parses as read_parses
+from inout.grammars.treebank.reading import read_trees as read_trees
+from inout.grammars.treebank.scores import Scores as Scores
+from inout.grammars.treebank.scores import SentenceScore as SentenceScore
+from inout.grammars.treebank.scoring import Parseval as Parseval
+from inout.grammars.treebank.scoring import score as score
+from inout.grammars.treebank.scoring import score_sentence as score_sentence
+from inout.grammars.treebank.unary import collapse_unary as collapse_unary
+from inout.grammars.treebank.unary import expand_unary as expand_unary
+from inout.grammars.treebank.walking import is_preterminal as is_preterminal
+from inout.grammars.treebank.walking import leaves as leaves
+from inout.grammars.treebank.walking import preorder as preorder
+from inout.grammars.treebank.walking import rebuild as rebuild
+from inout.grammars.treebank.writing import format_tree as format_tree
+from inout.grammars.treebank.writing import write_trees as write_trees

@@ -1,0 +1,192 @@
+"""Bracketed text to trees: many in a file, over several lines, one error that says where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from nltk.tree import Tree
+
+from inout.grammars.treebank.lines import TreeSyntaxError, read_lines
+
+# The first alternative takes a whole `(TAG word)`, which halves the number of tokens. Only ASCII
+# space separates: a no-break space belongs to the word it stands in.
+_TOKEN = re.compile(
+    r"\(\s*([^\s()]+)\s+([^\s()]+)\s*\)" r"|\(\s*([^\s()]*)" r"|(\))" r"|([^\s()]+)", re.ASCII
+)
+_TAGGED, _OPEN, _CLOSE = 2, 3, 4  # the last group of each kind of token
+
+# Lines between trees that begin so are comments: ours, NEGRA's, the Penn Treebank's headers.
+COMMENTS = ("#", "%%", "*x*")
+
+# What parsers write where they found no tree.
+_FAILURE = re.compile(r"\s*(\(\s*\S*\s*(\(\s*\)\s*)*\)\s*)?", re.ASCII)
+
+
+def parse_trees(
+    text: str | Iterable[str],
+    *,
+    source: str = "<text>",
+    root: str | None = None,
+    untagged: bool = False,
+) -> Iterator[Tree]:
+    """The trees of bracketed text (or of its lines), one after the other.
+
+    A tree may run over several lines, and a line may hold several trees. The empty outer bracket
+    of the Penn Treebank, `( (S ...) )`, is taken off, or labelled `root` where that is given.
+    Lines between trees that begin with `#`, `%%` or `*x*` are comments. Every word needs a tag of
+    its own, `(NN dog)`, unless `untagged` allows words anywhere, as in `(S a (S b) c)`.
+
+    Mistakes raise `TreeSyntaxError` with line, column and caret. Time is linear in the text, and
+    memory that of one tree.
+
+    >>> for tree in parse_trees("( (S (NP (PRP she))\\n     (VP (VBD slept))) )\\n(X (SYM *))"):
+    ...     print(tree)
+    (S (NP (PRP she)) (VP (VBD slept)))
+    (X (SYM *))
+    >>> next(parse_trees("(S (NP (PRP she)) (VP)"))
+    Traceback (most recent call last):
+    ...
+    inout.grammars.treebank.lines.TreeSyntaxError: <text>:1:22: the bracket of VP holds nothing
+      (S (NP (PRP she)) (VP)
+                           ^
+    """
+    lines = text.split("\n") if isinstance(text, str) else text
+    return _Reader(source, root, untagged).trees(lines)
+
+
+def read_trees(
+    path: str | Path, *, root: str | None = None, untagged: bool = False
+) -> Iterator[Tree]:
+    r"""The trees of a file, plain, `.xz` or `.gz`, read as they are asked for.
+
+    The format and the options are those of `parse_trees`.
+
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "two.mrg"
+    >>> _ = path.write_text("# two trees\n(S (VB go))\n(S (VB stop))\n")
+    >>> [tree.leaves() for tree in read_trees(path)]
+    [['go'], ['stop']]
+    """
+    return parse_trees(read_lines(path), source=str(path), root=root, untagged=untagged)
+
+
+def read_parses(
+    path: str | Path, *, root: str | None = None, untagged: bool = False
+) -> Iterator[Tree | None]:
+    r"""What a parser wrote: one tree a line, None for an empty line, `(())` or a bare root.
+
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "parses.mrg"
+    >>> _ = path.write_text("(S (VB go))\n(())\n(TOP)\n")
+    >>> [tree and tree.leaves() for tree in read_parses(path)]
+    [['go'], None, None]
+    """
+    for number, line in enumerate(read_lines(path), 1):
+        if line.lstrip().startswith(COMMENTS):
+            continue
+        if _FAILURE.fullmatch(line):
+            yield None
+            continue
+        trees = list(_Reader(str(path), root, untagged).trees([line], first=number))
+        if len(trees) != 1:
+            message = f"expected one tree a line. Got {len(trees)}"
+            raise TreeSyntaxError(message, line, number, 1, str(path))
+        yield trees[0]
+
+
+class _Reader:
+    """The state between two tokens: the open brackets, and where to point in an error."""
+
+    def __init__(self, source: str, root: str | None, untagged: bool) -> None:
+        self.source, self.root, self.untagged = source, root, untagged
+        self.line, self.number = "", 0
+        self.start = ("", 0, 0)  # line, its number and the column of the tree's first bracket
+        self.stack: list[Any] = []  # the open brackets, outermost first
+        # By depth: where the first word directly below an open bracket stands.
+        self.loose: dict[int, tuple[str, int, int]] = {}
+
+    def trees(self, lines: Iterable[str], first: int = 1) -> Iterator[Tree]:
+        stack = self.stack
+        for self.number, self.line in enumerate(lines, first):
+            if not stack and self.line.lstrip().startswith(COMMENTS):
+                continue
+            for token in _TOKEN.finditer(self.line):
+                kind = token.lastindex
+                if kind == _TAGGED:
+                    node = Tree(token[1], [token[2]])
+                    if stack:
+                        stack[-1].append(node)
+                    else:
+                        yield node
+                elif kind == _OPEN:
+                    if not stack:
+                        self.start = (self.line, self.number, token.start())
+                    node = Tree(token[3], [])
+                    if stack:
+                        stack[-1].append(node)
+                    stack.append(node)
+                elif kind == _CLOSE:
+                    self.check_closing(token.start())
+                    node = stack.pop()
+                    if not stack:
+                        yield self.without_empty_bracket(node, token.start())
+                else:
+                    self.add_word(token[5], token.start())
+        if stack:
+            left = "1 bracket is" if len(stack) == 1 else f"{len(stack)} brackets are"
+            raise self.error(f"{left} not closed in the tree that begins here", *self.start)
+
+    def check_closing(self, column: int) -> None:
+        if not self.stack:
+            raise self.error("this bracket closes nothing", self.line, self.number, column)
+        node = self.stack[-1]
+        if not node:
+            name = node.label()
+            what = f"the bracket of {name} holds nothing" if name else "the bracket is empty"
+            raise self.error(what, self.line, self.number, column)
+        if not node.label() and len(self.stack) > 1:
+            raise self.error(
+                "the bracket that ends here has no label", self.line, self.number, column
+            )
+        # A word that came after something else was refused on the spot.
+        if len(node) > 1 and not self.untagged and isinstance(node[0], str):
+            raise self.error(_untagged(node[0]), *self.loose[len(self.stack)])
+
+    def add_word(self, word: str, column: int) -> None:
+        if not self.stack:
+            what = f"expected a tree in brackets. Got {word!r} outside any bracket"
+            raise self.error(what, self.line, self.number, column)
+        node = self.stack[-1]
+        if not node and not node.label():
+            node.set_label(word)  # the label stands on the line after its bracket
+            return
+        if not node:
+            self.loose[len(self.stack)] = (self.line, self.number, column)
+        elif not self.untagged:
+            raise self.error(_untagged(word), self.line, self.number, column)
+        node.append(word)
+
+    def without_empty_bracket(self, tree: Tree, column: int) -> Tree:
+        if tree.label():
+            return tree
+        if self.root is not None:
+            tree.set_label(self.root)
+            return tree
+        if len(tree) == 1 and isinstance(tree[0], Tree):
+            return tree[0]
+        what = f"the outer bracket has no label and {len(tree)} trees in it; `root` would name it"
+        raise self.error(what, self.line, self.number, column)
+
+    def error(self, message: str, line: str, number: int, column: int) -> TreeSyntaxError:
+        start = self.start[1]
+        # A bracket lost on an earlier line is noticed only later: say where that tree began.
+        if self.stack and start < number:
+            message += f" (in the tree that begins on line {start})"
+        return TreeSyntaxError(message, line, number, column + 1, self.source)
+
+
+def _untagged(word: str) -> str:
+    return f"the word {word!r} has no tag of its own; expected something like (NN {word})"

@@ -1,0 +1,73 @@
+"""Walks over trees without recursion: a binarised sentence may be deeper than Python's stack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from nltk.tree import Tree
+
+
+def is_preterminal(node: Any) -> bool:
+    """Whether the node is a tag over one word.
+
+    >>> is_preterminal(Tree("NN", ["dog"])), is_preterminal(Tree("NP", [Tree("NN", ["dog"])]))
+    (True, False)
+    """
+    return isinstance(node, Tree) and len(node) == 1 and not isinstance(node[0], Tree)
+
+
+def preorder(tree: Tree) -> Iterator[Tree]:
+    """All nodes of the tree, a parent before its children and these from left to right.
+
+    >>> tree = Tree.fromstring("(S (NP (PRP she)) (VP (VBD saw) (NP (PRP it))))")
+    >>> " ".join(node.label() for node in preorder(tree))
+    'S NP PRP VP VBD NP PRP'
+    """
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(child for child in reversed(node) if isinstance(child, Tree))
+
+
+def leaves(tree: Tree) -> list[str]:
+    """The words of the tree from left to right.
+
+    >>> leaves(Tree.fromstring("(S (NP (PRP she)) (VP (VBD slept)))"))
+    ['she', 'slept']
+    """
+    words, stack = [], [tree]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Tree):
+            stack.extend(reversed(node))
+        else:
+            words.append(node)
+    return words
+
+
+def rebuild(tree: Tree, rule: Callable[[Tree, list[Any]], list[Any]]) -> list[Any]:
+    """What a rule makes of the root, when it is applied from the leaves up.
+
+    `rule(node, children)` gets an old node with the new children and returns what stands in the
+    place of that node: nothing, one tree, or several nodes and words side by side.
+    O(number of nodes) calls.
+
+    >>> tree = Tree.fromstring("(S (NP (PRP she)) (VP (VBD slept)))")
+    >>> def lowered(node, children):
+    ...     return [Tree(node.label().lower(), children)]
+    >>> print(rebuild(tree, lowered)[0])
+    (s (np (prp she)) (vp (vbd slept)))
+    """
+    done: list[list[Any]] = []
+    # Backwards through preorder a node comes just after its children, the first of them on top.
+    for node in reversed(list(preorder(tree))):
+        children: list[Any] = []
+        for child in node:
+            if isinstance(child, Tree):
+                children.extend(done.pop())
+            else:
+                children.append(child)
+        done.append(rule(node, children))
+    return done.pop()
