@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from time import sleep
 
 import pytest
 import torch
 
 from benchmarks import __main__ as command
-from benchmarks import report
+from benchmarks import report, timing
 from benchmarks.data import DataMissingError
 from benchmarks.peers import peer
 from benchmarks.registry import WORKLOADS, Stages, Workload
@@ -108,8 +109,15 @@ def test_list_names_every_workload(monkeypatch, capsys):
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(WORKLOADS)
 
 
-def test_ways_take_turns():
+def test_ways_take_turns(monkeypatch):
+    monkeypatch.setattr(timing, "IN_A_ROW", 0.0)
     calls = []
     seconds = alternate({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 2)
-    assert "".join(calls) == "ab" * 3  # once to warm up
+    assert "".join(calls) == "aabb" + "ab" * 2  # twice to warm up
     assert set(seconds) == {"a", "b"}
+
+
+def test_short_ways_run_several_times_in_a_row():
+    calls = []
+    alternate({"a": lambda: calls.append("a"), "b": lambda: sleep(0.05)}, 1)
+    assert len(calls) > 10

@@ -1,0 +1,1 @@
+"""Sparse charts of context-free grammars: inside, outside, best trees."""

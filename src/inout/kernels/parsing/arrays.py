@@ -1,0 +1,118 @@
+"""`RuleArrays` and `SentenceArrays`: what the passes of sparse grammars read, made once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class RuleArrays:
+    """Rules A -> B C and A -> B over symbols 0..num_symbols-1, sorted for the passes; no weights.
+
+    A unary rule applies once to the symbols that a span has from words or binary rules: chains
+    and cycles have to be closed before. The pairs (B, C) that have a rule are numbered by B, then
+    C: those of B are `pair_offsets[B]:pair_offsets[B+1]`, C is `pair_right`, and the rules of pair
+    q are `rule_offsets[q]:rule_offsets[q+1]` in the passes' own order, `order` being their number
+    in the caller's.
+    """
+
+    num_symbols: int
+    root: int
+    order: NDArray[np.int64]  # [r]
+    pair_offsets: NDArray[np.int64]  # [symbols+1]
+    pair_right: NDArray[np.int32]  # [q]
+    rule_offsets: NDArray[np.int64]  # [q+1]
+    rule_head: NDArray[np.int32]  # [r]
+    rule_left: NDArray[np.int32]  # [r]
+    rule_right: NDArray[np.int32]  # [r]
+    head_offsets: NDArray[np.int64]  # [symbols+1]
+    head_rules: NDArray[np.int64]  # [r], by head, then in the caller's order
+    unary_head: NDArray[np.int32]  # [u]
+    unary_child: NDArray[np.int32]  # [u]
+    unary_place: NDArray[np.int32]  # [symbols], numbers those of unary rules, -1 for the others
+    num_unary_symbols: int
+
+    @classmethod
+    def compile(cls, num_symbols: int, root: int, binary: Array, unary: Array) -> RuleArrays:
+        """Sorted arrays of binary [r 3] (head, left, right) and unary [u 2] (head, child).
+
+        The same rule may be there more than once. O(r log r).
+        """
+        binary, unary = binary.reshape(-1, 3).astype(np.int32), unary.reshape(-1, 2)
+        head, left, right = binary.T
+        order = np.lexsort((head, right, left))
+        head, left, right = (np.ascontiguousarray(x[order]) for x in (head, left, right))
+        new = np.ones(len(head), np.bool_)
+        new[1:] = (left[1:] != left[:-1]) | (right[1:] != right[:-1])
+        firsts = np.flatnonzero(new)
+        unary_head, unary_child = (np.ascontiguousarray(x, np.int32) for x in unary.T)
+        symbols = np.unique(unary)
+        place = np.full(num_symbols, -1, np.int32)
+        place[symbols] = np.arange(len(symbols))
+        return cls(
+            num_symbols=num_symbols,
+            root=root,
+            order=order,
+            pair_offsets=np.searchsorted(left[firsts], np.arange(num_symbols + 1)),
+            pair_right=right[firsts],
+            rule_offsets=np.append(firsts, len(head)),
+            rule_head=head,
+            rule_left=left,
+            rule_right=right,
+            head_offsets=np.append(0, np.bincount(head, minlength=num_symbols).cumsum()),
+            head_rules=np.lexsort((order, head)),
+            unary_head=unary_head,
+            unary_child=unary_child,
+            unary_place=place,
+            num_unary_symbols=len(symbols),
+        )
+
+    @property
+    def structure(self) -> tuple[Array, ...]:
+        """The leading argument of every kernel."""
+        return (
+            self.pair_offsets, self.pair_right, self.rule_offsets, self.rule_head,
+            self.unary_head, self.unary_child, self.unary_place,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class SentenceArrays:
+    """The symbols that the words of some sentences may have, before unary rules; no weights.
+
+    Positions of all sentences are numbered through: those of sentence b are
+    `starts[b]:starts[b+1]`, the entries of position p are `offsets[p]:offsets[p+1]`. A sentence
+    may be empty, a position may have no entry, a symbol may be there twice.
+    """
+
+    starts: NDArray[np.int64]  # [b+1]
+    offsets: NDArray[np.int64]  # [positions+1]
+    symbols: NDArray[np.int32]  # [entries]
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Number of words of each sentence."""
+        return np.diff(self.starts)
+
+    def select(self, which: Array) -> tuple[SentenceArrays, Array]:
+        """(only these sentences, the numbers of their entries)."""
+        places = _ranges(self.starts, which)
+        entries = _ranges(self.offsets, places)
+        starts = np.append(0, self.lengths[which].cumsum())
+        offsets = np.append(0, np.diff(self.offsets)[places].cumsum())
+        return SentenceArrays(starts, offsets, self.symbols[entries]), entries
+
+
+def _ranges(offsets: Array, which: Array) -> Array:
+    """The numbers in offsets[w]:offsets[w+1] for each w of which, one after the other."""
+    parts = [np.arange(offsets[w], offsets[w + 1]) for w in which]
+    return np.concatenate([np.empty(0, np.int64), *parts])

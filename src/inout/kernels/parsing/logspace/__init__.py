@@ -1,0 +1,1 @@
+"""Sparse charts in log space: exact whatever the range, best trees, and slower."""
