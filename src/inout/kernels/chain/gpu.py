@@ -4,7 +4,7 @@ One goes forwards from the start and one backwards from the end, half the positi
 there in half the steps. For the gradient each goes on through the other's half, where the
 messages it needs are already written. Every block of transitions is read twice and its gradient
 written once; a program holds one block [s s] in registers while the next ones are on their way,
-for up to 128 labels.
+for up to 128 labels. Best paths and samples are in `decoding/gpu.py`.
 
 A program first works in real arithmetic: messages with 1 as their largest entry, and terms
 exp(transition + emission - shift), where the shift follows the scale of the step before, so that
@@ -475,86 +475,20 @@ def gradient_kernel(
                 tl.store(p_pair + (t - 1) * s * s, b_zero, mask=m_block)
 
 
-@triton.jit
-def viterbi_kernel(
-    p_emissions, p_transitions, p_lengths, p_pointers, p_labels,
-    n, s, stride_element, stride_position, S: tl.constexpr, STAGES: tl.constexpr,
-):  # fmt: skip
-    """Best labels [b n], 0 beyond the lengths; `p_pointers` [b n s] is scratch."""
-    b = tl.program_id(0).to(tl.int64)
-    o_s = tl.arange(0, S)
-    m_s = o_s < s
-    m_block = m_s[:, None] & m_s[None, :]
-    minus_inf = float("-inf")
-    length = tl.load(p_lengths + b)
-    m_first = o_s < tl.minimum(length, 1) * s  # the labels of the first position, if there is one
-    p_row = p_emissions + b * n * s + o_s
-    p_block = p_transitions + b * stride_element + o_s[:, None] * s + o_s[None, :]
-    b_best = tl.load(p_row, mask=m_first, other=minus_inf)
-    for t in tl.range(1, length, num_stages=STAGES):
-        b_block = tl.load(p_block + (t - 1) * stride_position, mask=m_block, other=minus_inf)
-        b_sums = b_best[:, None] + b_block
-        b_top, b_label = tl.max(b_sums, axis=0, return_indices=True)
-        tl.store(p_pointers + (b * n + t) * s + o_s, b_label, mask=m_s)
-        b_best = b_top + tl.load(p_row + t * s, mask=m_s, other=minus_inf)
-    _, label = tl.max(b_best, axis=0, return_indices=True)
-    tl.debug_barrier()  # the pointers below were written by other threads of this program
-    for t in range(length, n):
-        tl.store(p_labels + b * n + t, 0)
-    for back in range(length):
-        t = length - 1 - back
-        tl.store(p_labels + b * n + t, label.to(tl.int64))
-        if t > 0:
-            label = tl.load(p_pointers + (b * n + t) * s + label)
-
-
-@triton.jit
-def sample_kernel(
-    p_alphas, p_transitions, p_lengths, p_uniform, p_labels,
-    batch, n, s, stride_element, stride_position, S: tl.constexpr, STAGES: tl.constexpr,
-):  # fmt: skip
-    """Labels [m b n] drawn backwards from log alphas with uniform numbers [m b n]."""
-    sample = tl.program_id(0).to(tl.int64)
-    b = sample % batch
-    o_s = tl.arange(0, S)
-    m_s = o_s < s
-    minus_inf = float("-inf")
-    length = tl.load(p_lengths + b)
-    for t in range(length, n):
-        tl.store(p_labels + sample * n + t, 0)
-    label = tl.zeros([], dtype=tl.int64)
-    for back in range(length):
-        t = length - 1 - back
-        b_scores = tl.load(p_alphas + (b * n + t) * s + o_s, mask=m_s, other=minus_inf)
-        if back > 0:
-            p_column = p_transitions + b * stride_element + t * stride_position
-            b_scores += tl.load(p_column + o_s * s + label, mask=m_s, other=minus_inf)
-        top = tl.max(b_scores, axis=0)
-        b_sums = tl.cumsum(tl.exp(b_scores - tl.where(top == minus_inf, 0.0, top)), axis=0)
-        total = tl.max(b_sums, axis=0)
-        target = tl.load(p_uniform + sample * n + t) * total
-        # Labels of weight zero leave the running sum as it is, and so are never reached first.
-        below = tl.sum(((b_sums <= target) & m_s).to(tl.int64), axis=0)
-        label = tl.minimum(below, s - 1)
-        label = tl.where(top == minus_inf, -1, label)
-        tl.store(p_labels + sample * n + t, label)
-        label = tl.maximum(label, 0)
-
-
-def _strides(transitions: Tensor) -> tuple[int, int]:
+def strides(transitions: Tensor) -> tuple[int, int]:
     """Elements to skip for the next batch element and the next position; 0 where shared."""
     bt, nt, s, _ = transitions.shape
     return (0 if bt == 1 else nt * s * s), (0 if nt == 1 else s * s)
 
 
-def _options(potentials: Tensor) -> dict[str, int]:
+def options(potentials: Tensor) -> dict[str, int]:
     """Block size, how many blocks may be on their way in shared memory, and warps (measured)."""
     size = max(16, triton.next_power_of_2(potentials.shape[-1]))
     stages = SHARED_MEMORY // (size * size * potentials.element_size())
     return {"S": size, "STAGES": max(1, min(4, stages)), "num_warps": 4 if size < 128 else 8}
 
 
-def _sweep(
+def sweep(
     emissions: Tensor, transitions: Tensor, lengths: Tensor, *, meet: bool, keep: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Messages, scales of the alphas, messages at the middle, and what was taken out of these."""
@@ -565,7 +499,7 @@ def _sweep(
     totals = emissions.new_empty((b, 2), dtype=torch.float64)
     sweep_kernel[(b, 2 if meet else 1)](
         emissions, transitions, lengths, messages, scales, middles, totals,
-        n, s, *_strides(transitions), MEET=meet, KEEP=keep, **_options(emissions),
+        n, s, *strides(transitions), MEET=meet, KEEP=keep, **options(emissions),
     )  # fmt: skip
     return messages, scales, middles, totals
 
@@ -581,7 +515,7 @@ def meet_in_the_middle(
     Messages are alphas up to the middle of each element and betas after it; without `keep` there
     are none but those at the middle.
     """
-    *messages, totals = _sweep(emissions, transitions, lengths, meet=True, keep=keep)
+    *messages, totals = sweep(emissions, transitions, lengths, meet=True, keep=keep)
     b, _, s = emissions.shape
     log_z = emissions.new_empty(b, dtype=torch.float64)
     size = triton.next_power_of_2(s)
@@ -605,39 +539,6 @@ def gradients(
     pairs = emissions.new_empty((b, 2 if stationary else n - 1, s, s))
     gradient_kernel[(b, 2)](
         emissions, transitions, lengths, messages, scales, middles, weights, nodes, pairs,
-        n, s, *_strides(transitions), STATIONARY=stationary, **_options(emissions),
+        n, s, *strides(transitions), STATIONARY=stationary, **options(emissions),
     )  # fmt: skip
     return nodes, pairs.sum(1, keepdim=True) if stationary else pairs
-
-
-def best_labels(
-    emissions: Float[Tensor, "b n s"],
-    transitions: Float[Tensor, "bt nt s s"],
-    lengths: Int[Tensor, " b"],
-) -> Int[Tensor, "b n"]:
-    """The labels with the highest score."""
-    b, n, s = emissions.shape
-    labels = torch.empty((b, n), dtype=torch.long, device=emissions.device)
-    pointers = torch.empty((b, n, s), dtype=torch.int32, device=emissions.device)
-    viterbi_kernel[(b,)](
-        emissions, transitions, lengths, pointers, labels, n, s, *_strides(transitions),
-        **_options(emissions),
-    )  # fmt: skip
-    return labels
-
-
-def sample_labels(
-    emissions: Float[Tensor, "b n s"],
-    transitions: Float[Tensor, "bt nt s s"],
-    lengths: Int[Tensor, " b"],
-    uniform: Float[Tensor, "m b n"],
-) -> Int[Tensor, "m b n"]:
-    """Independent labellings; -1 where an element has none."""
-    m, b, n = uniform.shape
-    alphas = _sweep(emissions, transitions, lengths, meet=False, keep=True)[0]
-    labels = torch.empty((m, b, n), dtype=torch.long, device=alphas.device)
-    sample_kernel[(m * b,)](
-        alphas, transitions, lengths, uniform, labels, b, n, alphas.shape[2],
-        *_strides(transitions), **_options(alphas),
-    )  # fmt: skip
-    return labels

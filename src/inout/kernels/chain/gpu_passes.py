@@ -23,9 +23,11 @@ class GpuPasses:
     def __init__(
         self, emissions: Tensor, transitions: Tensor, lengths: Tensor, *, keep: bool = True
     ) -> None:
-        from inout.kernels.chain import gpu  # here, because triton is only where GPUs are
+        # Here, because triton is only where GPUs are.
+        from inout.kernels.chain import gpu
+        from inout.kernels.chain.decoding import gpu as decoding
 
-        self.kernels, self.keep = gpu, keep
+        self.kernels, self.decoding, self.keep = gpu, decoding, keep
         self.shared = len(transitions) == 1 and len(emissions) != 1
         if len(transitions) > 1 and transitions.stride(0) == 0:
             transitions = transitions[:1]
@@ -73,7 +75,7 @@ class GpuPasses:
 
     def best(self) -> Tensor:
         """The labels [b n] with the highest score (Viterbi); 0 beyond the lengths."""
-        labels: Tensor = self.kernels.best_labels(*self._potentials)
+        labels: Tensor = self.decoding.best_labels(*self._potentials)
         return labels
 
     def sample(self, count: int, seed: int) -> Tensor:
@@ -83,5 +85,5 @@ class GpuPasses:
         shape = (count, *self.emissions.shape[:2])
         dtype = self.emissions.dtype
         uniform = torch.rand(shape, generator=generator, device=device, dtype=dtype)
-        labels: Tensor = self.kernels.sample_labels(*self._potentials, uniform)
+        labels: Tensor = self.decoding.sample_labels(*self._potentials, uniform)
         return labels
