@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from inout.forest import ForestBuilder as ForestBuilder
     from inout.forest import Item as Item
     from inout.grammars import Grammar as Grammar
+    from inout.grammars import Parser as Parser
+    from inout.learning import HiddenMarkovModel as HiddenMarkovModel
+    from inout.learning import em as em
+    from inout.learning import fit_conditional as fit_conditional
 
 __all__ = [
     "ArgumentError",
@@ -44,15 +48,19 @@ __all__ = [
     "Grammar",
     "GroundingError",
     "HMM",
+    "HiddenMarkovModel",
     "InoutError",
     "Item",
     "LinearChain",
     "PCFG",
+    "Parser",
     "Program",
     "ProgramError",
     "SemiMarkov",
     "SpanTree",
     "StructuredDistribution",
+    "em",
+    "fit_conditional",
     "programs",
     "semirings",
 ]
@@ -67,13 +75,17 @@ _HOMES = {
     "ForestBuilder": "inout.forest",
     "Grammar": "inout.grammars",
     "HMM": "inout.distributions",
+    "HiddenMarkovModel": "inout.learning",
     "Item": "inout.forest",
     "LinearChain": "inout.distributions",
     "PCFG": "inout.distributions",
+    "Parser": "inout.grammars",
     "Program": "inout.deduction",
     "SemiMarkov": "inout.distributions",
     "SpanTree": "inout.distributions",
     "StructuredDistribution": "inout.distributions",
+    "em": "inout.learning",
+    "fit_conditional": "inout.learning",
 }
 
 

@@ -61,7 +61,7 @@ def number(value: float | None) -> float | str | None:
     >>> number(0.5), number(float("-inf"))
     (0.5, '-inf')
     """
-    return "-inf" if value == float("-inf") else value
+    return str(value) if value in (math.inf, -math.inf) else value
 
 
 def exact(count: int) -> int | str:

@@ -64,13 +64,13 @@ class Paper:
             table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
         self.console.print(Padding(table, (0, 0, 0, indent), expand=False))
 
-    def pairs(self, rows: Sequence[tuple[str, str]], indent: int = 0) -> None:
+    def pairs(self, rows: Sequence[tuple[str, str | Text]], indent: int = 0) -> None:
         """Names and what they stand for, in two columns."""
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="bold", no_wrap=True)
         grid.add_column()
         for name, text in rows:
-            grid.add_row(Text(name), Text(text))
+            grid.add_row(Text(name), Text(text) if isinstance(text, str) else text)
         self.console.print(Padding(grid, (0, 0, 0, indent), expand=False))
 
     def note_file(self, path: str) -> None:

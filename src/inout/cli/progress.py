@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,9 +32,9 @@ class Line:
         """Show how far grounding is."""
         self.say(f"grounding: {items:,} items, {edges:,} edges")
 
-    def warn_of_compilation(self) -> None:
+    def warn_of_compilation(self, kernel: str = "forest") -> None:
         """Say so from now on if the kernels were never compiled, which takes some ten seconds."""
-        if self._status is not None and _never_compiled():
+        if self._status is not None and _never_compiled(kernel):
             self._prefix = "compiling, which only the first run does · "
 
 
@@ -58,8 +60,27 @@ def status() -> Iterator[Line]:
         shown.stop()
 
 
-def _never_compiled() -> bool:
-    from inout.kernels.forest import cpu
-
+def _never_compiled(kernel: str) -> bool:
+    cpu = import_module(f"inout.kernels.{kernel}.cpu")
     folder = cpu.inside.stats.cache_path
     return folder is None or not any(Path(folder).glob("*.nbi"))
+
+
+@contextmanager
+def counter(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr for a number that grows, where only stderr is a terminal.
+
+    Where stdout is one too, what is printed there shows how far things are, and a bar would get
+    in between.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal or sys.stdout.isatty():
+        yield lambda done: None
+        return
+    columns = (TextColumn(what), BarColumn(bar_width=20), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)

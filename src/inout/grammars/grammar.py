@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -22,9 +22,15 @@ from inout.grammars.files import read_grammar_text
 from inout.grammars.formats import Duplicates, Format, Source
 from inout.grammars.partition import log_partitions
 from inout.grammars.rule import Rule
-from inout.grammars.structure import reachable, useful_rules
+from inout.grammars.structure import reachable
 from inout.grammars.table import RuleTable
 from inout.io.files import write_text
+
+if TYPE_CHECKING:
+    from inout.grammars.likelihood import Likelihood
+    from inout.grammars.normal_form import NormalForm
+    from inout.grammars.sentences import Brackets, Words
+    from inout.grammars.transformed import Transformed
 
 
 class Grammar:
@@ -98,6 +104,46 @@ class Grammar:
         text = read_grammar_text(path)
         return Grammar.from_text(
             text, format, str(path), start=start, duplicates=duplicates, log=log
+        )
+
+    @staticmethod
+    def from_treebank(
+        trees: Iterable[Any],
+        *,
+        horizontal: int | None = 2,
+        vertical: int = 2,
+        direction: Literal["right", "left"] = "right",
+        tags: bool = False,
+        binary: bool = True,
+        unknown_threshold: int = 1,
+        unknown_share: float = 0.5,
+        start: str = "TOP",
+        clean: bool = True,
+    ) -> Grammar:
+        """The PCFG of relative frequencies in a treebank of `nltk.Tree`s; see `treebank.induce`.
+
+        Trees are cleaned and binarised with Markovisation, and rare words share their counts with
+        their classes. `treebank.restore` turns parses into trees of the treebank.
+
+        >>> from nltk import Tree
+        >>> trees = map(Tree.fromstring, ["(S (A a) (A a) (B b))", "(S (A a) (B b))"])
+        >>> Grammar.from_treebank(trees, horizontal=0).log_weights.exp()
+        tensor([1.0000, 0.5000, 0.5000, 1.0000, 1.0000, 1.0000], dtype=torch.float64)
+        """
+        # Imported here: nltk takes a second, and few grammars come from treebanks.
+        from inout.grammars.treebank.induction import induce
+
+        return induce(
+            trees,
+            horizontal=horizontal,
+            vertical=vertical,
+            direction=direction,
+            tags=tags,
+            binary=binary,
+            unknown_threshold=unknown_threshold,
+            unknown_share=unknown_share,
+            start=start,
+            clean=clean,
         )
 
     def to_text(self, format: Format, *, log: bool = False) -> str:
@@ -183,7 +229,28 @@ class Grammar:
         """
         return Grammar(self.start, self._table, log_weights)
 
-    def trimmed(self) -> Trimmed:
+    @property
+    def distributions(self) -> NDArray[np.int64]:
+        """The number of the left side of each rule: the rules of a left side are alternatives."""
+        return self._table.lhs.astype(np.int64)
+
+    def likelihood(
+        self,
+        sentences: Sequence[Words],
+        brackets: Sequence[Brackets] | None = None,
+        form: NormalForm | None = None,
+    ) -> Likelihood:
+        """A function of log-weights [r] that gives log Z of every sentence [b]; see `Likelihood`.
+
+        >>> likelihood = Grammar.from_text("S -> S S | 'a'").likelihood([["a"], ["a", "a", "a"]])
+        >>> likelihood(torch.tensor([0.5, 0.5], dtype=torch.float64).log()).exp()
+        tensor([0.5000, 0.0625], dtype=torch.float64)
+        """
+        from inout.grammars.likelihood import Likelihood
+
+        return Likelihood(self._table, sentences, brackets, form)
+
+    def trimmed(self) -> Transformed:
         """The grammar of the rules that stand in some tree, and their numbers here.
 
         First the unproductive symbols go, then the unreachable ones. Rules of weight zero stay:
@@ -193,12 +260,68 @@ class Grammar:
         >>> [str(rule) for rule in g.trimmed().grammar.rules], g.trimmed().original_rules
         (["S -> 'a'"], array([1]))
         """
-        numbers = np.flatnonzero(useful_rules(self._table))
-        if len(numbers) == len(self):
-            return Trimmed(self, numbers, len(self))
-        kept = torch.from_numpy(numbers).to(self._log_weights.device)
-        table = self._table.select(numbers)
-        return Trimmed(Grammar(self.start, table, self._log_weights[kept]), numbers, len(self))
+        return self._in_other_form("trimmed")
+
+    def binarised(self) -> Transformed:
+        """Right sides of at most two symbols, terminals only by themselves; the same trees.
+
+        >>> g = Grammar.from_text("S -> 'a' S 'b' S | 'c'")
+        >>> for rule in g.binarised().grammar.rules:
+        ...     print(rule)
+        S -> ⟨'a'⟩ ⟨S 'b' S⟩
+        S -> 'c'
+        ⟨'a'⟩ -> 'a'
+        ⟨'b'⟩ -> 'b'
+        ⟨'b' S⟩ -> ⟨'b'⟩ S
+        ⟨S 'b' S⟩ -> S ⟨'b' S⟩
+        """
+        return self._in_other_form("binarised")
+
+    def without_empty_rules(self) -> Transformed:
+        """Binarised and without empty rules: the same weight for each sentence but the empty one.
+
+        The trees without words are added up, all of them: they solve a polynomial system.
+
+        >>> form = Grammar.from_text("S -> S S [0.2] | 'a' [0.5] | [0.3]").without_empty_rules()
+        >>> [str(rule) for rule in form.grammar.rules], form.grammar.log_weights.exp()
+        (['S -> S S', "S -> 'a'", 'S -> S'], tensor([0.2000, 0.5000, 0.1282], dtype=torch.float64))
+        """
+        return self._in_other_form("without_empty_rules")
+
+    def without_unary_rules(self) -> Transformed:
+        """Chains of unary rules folded into the rules at their ends, cycles added up exactly.
+
+        >>> form = Grammar.from_text("S -> S [0.5] | A [0.25] | 'a' [0.25]\\nA -> 'a'")
+        >>> [str(rule) for rule in form.without_unary_rules().grammar.rules]
+        ["S -> 'a'"]
+        >>> form.without_unary_rules().grammar.log_weights.exp()
+        tensor([1.], dtype=torch.float64)
+        """
+        return self._in_other_form("without_unary_rules")
+
+    def cnf(self) -> Transformed:
+        """Chomsky normal form: A -> B C and A -> 'a' alone, useless rules trimmed.
+
+        The same weight for each sentence but the empty one, whose weight is `log_empty`. Trees
+        and counts go back to the original rules by `restore` and `to_original`.
+
+        >>> g = Grammar.from_text("S -> 'a' S 'b' [0.5] | A [0.5]\\nA -> A [0.5] | [0.5]")
+        >>> for rule in g.cnf().grammar.rules:
+        ...     print(rule)
+        S -> ⟨'a'⟩ ⟨S 'b'⟩
+        ⟨'a'⟩ -> 'a'
+        ⟨'b'⟩ -> 'b'
+        ⟨S 'b'⟩ -> S ⟨'b'⟩
+        ⟨S 'b'⟩ -> 'b'
+        """
+        return self._in_other_form("cnf")
+
+    def _in_other_form(self, name: str) -> Transformed:
+        # Imported here, as transforms need grammars.
+        from inout.grammars import transformed
+
+        made: Transformed = getattr(transformed, name)(self)
+        return made
 
     def normalised(self) -> Grammar:
         """The PCFG on the same rules that gives every tree its weight over Z, the sum of all.
@@ -230,22 +353,3 @@ class Grammar:
             f"Grammar(start={self.start!r}, {len(self)} rules, "
             f"{len(self.nonterminals)} nonterminals, {len(self.terminals)} terminals)"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Trimmed:
-    """A grammar without useless rules, and the number that each rule had in the original."""
-
-    grammar: Grammar
-    original_rules: NDArray[np.int64]  # [r']
-    original_size: int
-
-    def to_original(self, values: Float[Tensor, " k"]) -> Float[Tensor, " r"]:
-        """Values of the kept rules [r'] as values of the original rules [r], 0 for the others.
-
-        >>> trimmed = Grammar.from_text("S -> A\\nS -> 'a'").trimmed()
-        >>> trimmed.to_original(torch.tensor([2.0]))
-        tensor([0., 2.])
-        """
-        places = torch.from_numpy(self.original_rules).to(values.device)
-        return values.new_zeros(self.original_size).index_put((places,), values)

@@ -64,6 +64,13 @@ class RuleTable(Sequence[Rule]):
         return _frozen(np.repeat(np.arange(len(self)), self.arities))
 
     @cached_property
+    def inner_counts(self) -> list[int]:
+        """The number of nonterminals on each right side: [r]."""
+        inner = np.bincount(self.owners, weights=self.rhs >= 0, minlength=len(self))
+        counts: list[int] = inner.astype(np.int64).tolist()
+        return counts
+
+    @cached_property
     def symbol_numbers(self) -> dict[Symbol, int]:
         """The number of each symbol as it stands in `rhs`."""
         numbers: dict[Symbol, int] = {name: n for n, name in enumerate(self.nonterminals)}
@@ -88,6 +95,11 @@ class RuleTable(Sequence[Rule]):
             offsets,
             self.rhs[places],
         )
+
+    def right_side(self, rule: int) -> list[int]:
+        """The right side of a rule in numbers of symbols."""
+        numbers: list[int] = self.rhs[self.offsets[rule] : self.offsets[rule + 1]].tolist()
+        return numbers
 
     def symbol(self, number: int) -> Symbol:
         """The symbol that a number in `rhs` stands for."""
@@ -189,6 +201,21 @@ class TableBuilder:
             np.delete(flat, ends[:-1]),
             start_number,
         )
+
+
+def table_of_numbers(
+    start: str,
+    nonterminals: Sequence[str],
+    terminals: Sequence[str],
+    lhs: Sequence[int],
+    sides: Sequence[Sequence[int]],
+) -> RuleTable:
+    """The table of different rules given by numbers of symbols; the start symbol is number 0."""
+    arities = np.fromiter(map(len, sides), np.int64, len(sides))
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(arities)])
+    rhs = np.fromiter((n for side in sides for n in side), np.int32, int(offsets[-1]))
+    heads = np.array(lhs, dtype=np.int32)
+    return _numbered(start, tuple(nonterminals), tuple(terminals), heads, offsets, rhs)
 
 
 def _numbered(

@@ -31,6 +31,10 @@ class SignatureOptions:
     plural: bool = True
     suffixes: tuple[str, ...] = SUFFIXES
 
+    def is_class(self, name: str) -> bool:
+        """Whether a name is that of a class: the prefix, alone or with features behind it."""
+        return name == self.prefix or name.startswith(f"{self.prefix}-")
+
 
 def signature(
     word: str,
@@ -90,10 +94,10 @@ class Vocabulary:
     """
 
     words: frozenset[str]
-    """Words seen more often than the threshold."""
+    """Words that stand for themselves: in a corpus, those seen more often than the threshold."""
 
     classes: Mapping[str, int] = field(default_factory=dict)
-    """How often each class was seen among the rare words of the corpus."""
+    """How often each class was seen among the rare words of the corpus; 0 where nobody counted."""
 
     options: SignatureOptions = SignatureOptions()
 
@@ -125,6 +129,25 @@ class Vocabulary:
                     classes[bare.class_of(word, first=is_first)] += count
         return cls(known, dict(sorted(classes.items())), options)
 
+    @classmethod
+    def from_terminals(
+        cls,
+        terminals: Iterable[str],
+        *,
+        options: SignatureOptions = SignatureOptions(),  # noqa: B008 (frozen)
+    ) -> Vocabulary:
+        """The vocabulary of a grammar: terminals `UNK` and `UNK-…` are classes, all others words.
+
+        A grammar without such terminals has no classes: its unknown words stay unknown.
+
+        >>> vocabulary = Vocabulary.from_terminals(["the", "dog", "UNK", "UNK-LC-s"])
+        >>> vocabulary.replace(["the", "cats", "chased", "UNKNOWN", "dog"])
+        ['the', 'UNK-LC-s', 'UNK', 'UNK', 'dog']
+        """
+        names = list(terminals)
+        classes = {name: 0 for name in sorted(names) if options.is_class(name)}
+        return cls(frozenset(names).difference(classes), classes, options)
+
     def __contains__(self, word: object) -> bool:
         return word in self.words
 
@@ -135,7 +158,8 @@ class Vocabulary:
         """The class of a word, as if it were unknown.
 
         A class that no rare word of the corpus had says nothing: features are taken off its end
-        until one is left that was seen, and if none was, it is the commonest class.
+        until one is left that was seen, and if none was, it is the commonest class (among equally
+        common ones, that with the fewest features).
         """
         known_lowercase = word.lower() in self.words
         name = signature(word, first=first, known_lowercase=known_lowercase, options=self.options)
@@ -146,18 +170,25 @@ class Vocabulary:
             shorter = shorter.rpartition("-")[0]
             if shorter in self.classes:
                 return shorter
-        return max(self.classes, key=lambda other: (self.classes[other], other))
+        return max(self.classes, key=lambda other: (self.classes[other], -other.count("-"), other))
 
     def replace(self, words: Sequence[str]) -> list[str]:
-        """The sentence with classes in place of the unknown words."""
+        """The sentence with classes in place of the unknown words.
+
+        What is a class already stays, as in a sentence that was replaced before, or drawn from a
+        grammar.
+        """
         return [
-            word if word in self.words else self.class_of(word, first=position == 0)
+            word if self._stays(word) else self.class_of(word, first=position == 0)
             for position, word in enumerate(words)
         ]
 
     def unknown(self, words: Sequence[str]) -> list[str]:
         """The words of the sentence that stand for their class, in order."""
-        return [word for word in words if word not in self.words]
+        return [word for word in words if not self._stays(word)]
+
+    def _stays(self, word: str) -> bool:
+        return word in self.words or word in self.classes
 
     def to_dict(self) -> dict[str, Any]:
         """The vocabulary as plain data for JSON; `from_dict` reads it back."""

@@ -1,4 +1,4 @@
-"""Whole text files, read with clear errors and written so that no half of one is ever seen."""
+"""Whole files, read with clear errors and written so that no half of one is ever seen."""
 
 from __future__ import annotations
 
@@ -31,17 +31,28 @@ def read_text(path: str | Path) -> str:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a UTF-8 file under a temporary name beside it, then rename it into place.
+    """Write a UTF-8 file as `write_bytes` does: whole or not at all."""
+    try:
+        data = text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise FileError(f"{path}: {error}") from error
+    write_bytes(path, data)
 
-    Whoever opens `path` finds the old file or the new one, whole.
+
+def write_bytes(path: str | Path, data: bytes) -> None:
+    """Write a file under a temporary name beside it, then rename it into place.
+
+    Whoever opens `path` finds the old file or the new one, whole, also after a crash.
     """
     check_writable(path)
     target = Path(path).resolve()
     temporary = None
     try:
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
         # Temporary files are private; this one becomes an ordinary file.
         Path(temporary).chmod(0o666 & ~_umask())
         Path(temporary).replace(target)

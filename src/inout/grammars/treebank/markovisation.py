@@ -9,6 +9,8 @@ v writes the v-1 nearest ancestors behind a label: NP^S, NP^S^TOP (Klein & Manni
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 from nltk.tree import Tree
@@ -43,10 +45,33 @@ def binarise(
     """
     if horizontal is not None and horizontal < 0:
         raise ArgumentError(f"horizontal must be 0 or more, or None. Got {horizontal} instead")
-    if vertical < 1:
-        raise ArgumentError(f"vertical must be at least 1. Got {vertical} instead")
     if direction not in ("right", "left"):
         raise ArgumentError(f"direction must be 'right' or 'left'. Got {direction!r} instead")
+    nest = _nested_right if direction == "right" else _nested_left
+    return _remade(tree, vertical, tags, partial(nest, horizontal=horizontal))
+
+
+def with_ancestors(tree: Tree, *, vertical: int = 2, tags: bool = False) -> Tree:
+    """The tree with `vertical - 1` ancestors behind the labels, its children as they are.
+
+    This is the vertical half of `binarise`, with the same options; `restore` undoes it exactly.
+
+    >>> tree = Tree.fromstring("(S (NP (DT the) (JJ old) (NN cat)) (VP (VBD slept)))")
+    >>> print(with_ancestors(tree))
+    (S (NP^S (DT the) (JJ old) (NN cat)) (VP^S (VBD slept)))
+    """
+    return _remade(tree, vertical, tags, lambda label, children, names: children)
+
+
+def _remade(
+    tree: Tree,
+    vertical: int,
+    tags: bool,
+    nest: Callable[[str, list[Any], list[str]], list[Any]],
+) -> Tree:
+    """The tree with ancestors in its labels; `nest` arranges the children of each node."""
+    if vertical < 1:
+        raise ArgumentError(f"vertical must be at least 1. Got {vertical} instead")
     made = Tree(_checked(tree.label()), [])
     # Old node, new node, the labels of its nearest ancestors from the parent up.
     stack: list[tuple[Tree, Tree, tuple[str, ...]]] = [(tree, made, ())]
@@ -68,13 +93,14 @@ def binarise(
             else:
                 children.append(Tree(label + suffix, []))
                 stack.append((child, children[-1], above))
-        nest = _nested_right if direction == "right" else _nested_left
-        new.extend(nest(new.label(), children, names, horizontal))
+        new.extend(nest(new.label(), children, names))
     return made
 
 
 def restore(tree: Tree) -> Tree:
     """The tree before `binarise`: new nodes give way to their children, ancestors are cut off.
+
+    It also turns the parses of a grammar that was read off such trees into trees of the treebank.
 
     >>> tree = Tree.fromstring("(S (NP^S (DT the) (NP^S|<DT> (JJ old) (NN cat))) (VP^S (VBD ran)))")
     >>> print(restore(tree))
@@ -89,10 +115,20 @@ def restore(tree: Tree) -> Tree:
 
 
 def _undone(node: Tree, children: list[Any]) -> list[Any]:
-    label = node.label()
-    if _OPEN in label:
-        return children
-    return [Tree(label.partition(_PARENT)[0], children)]
+    label = original_label(node.label())
+    return children if label is None else [Tree(label, children)]
+
+
+def original_label(label: str) -> str | None:
+    """The label that `restore` leaves of this one, or None where the node vanishes.
+
+    Decoders that choose constituents by their labels, such as `Parser.min_risk`, take this as
+    their `label`, so that NP^S and NP^VP count as the same.
+
+    >>> [original_label(label) for label in ("NP^S", "NP^S|<DT_JJ>", "NN")]
+    ['NP', None, 'NN']
+    """
+    return None if _OPEN in label else label.partition(_PARENT)[0]
 
 
 def coarse_label(label: str) -> str:

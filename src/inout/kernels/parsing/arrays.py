@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,18 @@ class RuleArrays:
         )  # fmt: skip
 
 
+def _no_offsets() -> NDArray[np.int64]:
+    return np.empty(0, np.int64)
+
+
+def _no_symbols() -> NDArray[np.int32]:
+    return np.empty(0, np.int32)
+
+
+def _everything() -> NDArray[np.bool_]:
+    return np.empty((0, 1), np.bool_)
+
+
 @dataclass(frozen=True, eq=False)
 class SentenceArrays:
     """The symbols that the words of some sentences may have, before unary rules; no weights.
@@ -89,11 +102,25 @@ class SentenceArrays:
     Positions of all sentences are numbered through: those of sentence b are
     `starts[b]:starts[b+1]`, the entries of position p are `offsets[p]:offsets[p+1]`. A sentence
     may be empty, a position may have no entry, a symbol may be there twice.
+
+    So are the cells: span i..j (both inclusive) of a sentence b of n words is cell
+    `cell_starts[b] + i * n + j`. Arcs are further entries, of a cell of any width, as lattices
+    have them: those of cell c are `arc_offsets[c]:arc_offsets[c+1]`, of size 0 if there are none
+    at all. Entries are numbered with the arcs last. A symbol that is not `allowed` over a span
+    is not there before its unary rules, nor after them; one column stands for all symbols, no
+    row for no such restriction.
+
+    >>> words = SentenceArrays(np.array([0, 2]), np.array([0, 1, 2]), np.array([1, 1], np.int32))
+    >>> words.cell_starts, words.num_entries
+    (array([0, 4]), 2)
     """
 
     starts: NDArray[np.int64]  # [b+1]
     offsets: NDArray[np.int64]  # [positions+1]
-    symbols: NDArray[np.int32]  # [entries]
+    symbols: NDArray[np.int32]  # [words' entries]
+    arc_offsets: NDArray[np.int64] = field(default_factory=_no_offsets)  # [cells+1] or [0]
+    arc_symbols: NDArray[np.int32] = field(default_factory=_no_symbols)  # [arcs]
+    allowed: NDArray[np.bool_] = field(default_factory=_everything)  # [cells s|1] or [0 1]
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -103,16 +130,49 @@ class SentenceArrays:
         """Number of words of each sentence."""
         return np.diff(self.starts)
 
-    def select(self, which: Array) -> tuple[SentenceArrays, Array]:
-        """(only these sentences, the numbers of their entries)."""
-        places = _ranges(self.starts, which)
+    @property
+    def num_entries(self) -> int:
+        """Number of the words' entries and arcs: each has a weight."""
+        return len(self.symbols) + len(self.arc_symbols)
+
+    @cached_property
+    def cell_starts(self) -> NDArray[np.int64]:
+        """The first cell of each sentence, and last the number of all cells [b+1]."""
+        return np.append(0, (self.lengths**2).cumsum())
+
+    @cached_property
+    def spans(self) -> tuple[Array, ...]:
+        """(first cell of the sentence of each position, arc_offsets, arc_symbols, allowed).
+
+        What kernels read beside the words; a kernel that knows only the first position of its
+        sentence finds the cells by it.
+        """
+        first_cells = np.repeat(self.cell_starts[:-1], self.lengths)
+        return first_cells, self.arc_offsets, self.arc_symbols, self.allowed
+
+    def select(self, which: Array) -> tuple[SentenceArrays, Array, Array]:
+        """(only these sentences, the numbers of their entries, the numbers of their cells)."""
+        places, cells = _ranges(self.starts, which), _ranges(self.cell_starts, which)
         entries = _ranges(self.offsets, places)
-        starts = np.append(0, self.lengths[which].cumsum())
-        offsets = np.append(0, np.diff(self.offsets)[places].cumsum())
-        return SentenceArrays(starts, offsets, self.symbols[entries]), entries
+        arc_offsets, arcs = self.arc_offsets, np.empty(0, np.int64)
+        if len(arc_offsets):
+            arcs = _ranges(arc_offsets, cells)
+            arc_offsets = np.append(0, np.diff(arc_offsets)[cells].cumsum())
+        only = SentenceArrays(
+            starts=np.append(0, self.lengths[which].cumsum()),
+            offsets=np.append(0, np.diff(self.offsets)[places].cumsum()),
+            symbols=self.symbols[entries],
+            arc_offsets=arc_offsets,
+            arc_symbols=self.arc_symbols[arcs],
+            allowed=self.allowed[cells] if len(self.allowed) else self.allowed,
+        )
+        return only, np.append(entries, len(self.symbols) + arcs), cells
 
 
 def _ranges(offsets: Array, which: Array) -> Array:
     """The numbers in offsets[w]:offsets[w+1] for each w of which, one after the other."""
-    parts = [np.arange(offsets[w], offsets[w + 1]) for w in which]
-    return np.concatenate([np.empty(0, np.int64), *parts])
+    counts = offsets[which + 1] - offsets[which]
+    ends = counts.cumsum()
+    # A run of ones with a jump at each beginning.
+    shifts: Array = np.repeat(offsets[which] - (ends - counts), counts)
+    return shifts + np.arange(len(shifts))

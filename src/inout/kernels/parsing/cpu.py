@@ -10,9 +10,11 @@ last place that is not 0: most rows do not meet, and that is where zeros are ski
 Everything possible is above 0: a product that underflows adds SPECK, and what ends up below TINY
 is reported, so that nothing is lost in silence.
 
-grammar: the `structure` of RuleArrays. weights: (rules [r], unary [u], their binary exponents,
-what a symbol keeps of its value at the unary rules: 2**-exponent). words: (offsets, symbols,
-values [entries], exponents [positions]).
+grammar: the `structure` of RuleArrays. weights: (rules [rows r], unary [rows u], their binary
+exponents [rows], what a symbol keeps of its value at the unary rules: 2**-exponent [rows]), a row
+for each cell, or one for all. words: (offsets, symbols, values [entries], exponents [positions]),
+the `spans` of SentenceArrays, the exponents of arcs [cells], and the share of the largest value of
+its span below which a symbol is dropped.
 """
 
 from __future__ import annotations
@@ -41,6 +43,27 @@ def power(exponent):
     if exponent < -1022:
         return 0.0
     return math.ldexp(1.0, exponent)
+
+
+@njit(cache=True, nogil=True)
+def row_of(weights, cell):
+    """The row that holds the weights of a cell."""
+    return cell if weights.shape[0] > 1 else 0
+
+
+@njit(cache=True, nogil=True)
+def barred(allowed, cell):
+    """Whether a span may have no symbol at all."""
+    return allowed.shape[0] > 0 and allowed.shape[1] == 1 and not allowed[cell, 0]
+
+
+@njit(cache=True, nogil=True)
+def bar(allowed, cell, values, nothing):
+    """Makes the values [symbols] of symbols that a span may not have `nothing`."""
+    if allowed.shape[0] > 0 and allowed.shape[1] > 1:
+        for a in range(values.shape[0]):
+            if not allowed[cell, a]:
+                values[a] = nothing
 
 
 @njit(cache=True, nogil=True)
@@ -140,10 +163,42 @@ def apply_unary(grammar, unary, keep, totals, after):
 
 
 @njit(cache=True, nogil=True)
-def settle(chart, places, i, j, shift, raised, totals, after):
+def enter_words(words, position, totals):
+    """Adds the entries of a word to totals [symbols]; returns their exponent."""
+    offsets, symbols, values, exponents = words[:4]
+    for e in range(offsets[position], offsets[position + 1]):
+        if values[e] > 0:
+            totals[symbols[e]] += values[e]
+    return exponents[position]
+
+
+@njit(cache=True, nogil=True)
+def enter_arcs(words, cell, shift, totals):
+    """Adds the arcs of a cell to totals, which stand for 2**shift as much; returns their shift."""
+    symbols, values = words[1], words[2]
+    arc_offsets, arc_symbols, exponents = words[5], words[6], words[8]
+    own = exponents[cell]
+    if own < NONE // 2:
+        return shift
+    if own > shift:
+        factor = power(shift - own)
+        for a in range(totals.shape[0]):
+            if totals[a] > 0:
+                totals[a] = max(totals[a] * factor, SPECK)
+        shift = own
+    factor = power(own - shift)
+    for x in range(arc_offsets[cell], arc_offsets[cell + 1]):
+        value = values[symbols.shape[0] + x]
+        if value > 0:
+            totals[arc_symbols[x]] += max(value * factor, SPECK)
+    return shift
+
+
+@njit(cache=True, nogil=True)
+def settle(chart, places, i, j, shift, raised, beam, totals, after):
     """Writes a span's values into the chart: whether some were too small.
 
-    Those become `raised`, in the scale of their span.
+    Those become `raised`, in the scale of their span. What the beam drops is not too small.
     """
     lefts, rights, exps, left_ends, right_starts, active, active_counts, below = chart
     n, s = exps.shape[0], totals.shape[0]
@@ -156,8 +211,9 @@ def settle(chart, places, i, j, shift, raised, totals, after):
     scale = math.ldexp(1.0, -exponent)
     left, right = left_base(i, n, s) + j - i, right_base(j, s) + i
     found = False
+    cut = beam * top if top >= TINY else 0.0
     for a in range(s):
-        if after[a] == 0:
+        if after[a] == 0 or after[a] < cut:
             continue
         value = after[a] * scale
         if value < TINY or after[a] < TINY:
@@ -211,8 +267,8 @@ def inside(grammar, weights, words, start, n, unary_symbols, raised):
     O(n³) times the pairs of symbols whose rows meet, in scalar products.
     """
     s = grammar[0].shape[0] - 1
-    rules, unary, rule_exponent, unary_exponent, keep = weights
-    offsets, symbols, values, exponents = words
+    rules, unary, rule_exponents, unary_exponents, keeps = weights
+    first_cells, arc_offsets, allowed, beam = words[4], words[5], words[7], words[9]
     chart = new_chart(n, s, unary_symbols)
     exps = chart[2]
     totals, after, factors = np.empty(s), np.empty(s), np.empty(n)
@@ -220,23 +276,30 @@ def inside(grammar, weights, words, start, n, unary_symbols, raised):
     for width in range(1, n + 1):
         for i in range(n - width + 1):
             j = i + width - 1
+            cell = first_cells[start] + i * n + j
+            if barred(allowed, cell):
+                continue
             for a in range(s):
                 totals[a] = 0
             if width == 1:
-                shift = exponents[start + i]
-                for e in range(offsets[start + i], offsets[start + i + 1]):
-                    if values[e] > 0:
-                        totals[symbols[e]] += values[e]
+                shift = enter_words(words, start + i, totals)
             else:
                 shift = shift_of(exps, i, j)
-                if shift < NONE // 2:
-                    continue
-                set_factors(exps, i, j, shift, factors)
-                gather(grammar, rules, chart, factors, i, j, totals)
-                shift += rule_exponent
-            apply_unary(grammar, unary, keep, totals, after)
-            shift += unary_exponent
-            if settle(chart, grammar[6], i, j, shift, raised, totals, after):
+                if shift >= NONE // 2:
+                    row = row_of(rules, cell)
+                    set_factors(exps, i, j, shift, factors)
+                    gather(grammar, rules[row], chart, factors, i, j, totals)
+                    shift += rule_exponents[row]
+            if arc_offsets.shape[0] > 0:
+                shift = enter_arcs(words, cell, shift, totals)
+            if shift < NONE // 2:
+                continue
+            row = row_of(unary, cell)
+            bar(allowed, cell, totals, 0.0)
+            apply_unary(grammar, unary[row], keeps[row], totals, after)
+            bar(allowed, cell, after, 0.0)
+            shift += unary_exponents[row]
+            if settle(chart, grammar[6], i, j, shift, raised, beam, totals, after):
                 low = True
     return chart, low
 
@@ -300,21 +363,61 @@ def back_through_unary(grammar, unary, keep, below, alphas, back, unary_counts):
 
 
 @njit(cache=True, nogil=True)
+def count_entries(words, position, cell, shift, back, word_counts):
+    """Adds the counts of a cell's arcs and, where it has a position, of that word's entries.
+
+    back [symbols] is the gradient by values that stand for 2**shift as much.
+    """
+    offsets, symbols, values, exponents = words[:4]
+    arc_offsets, arc_symbols, arc_exponents = words[5], words[6], words[8]
+    if position >= 0:
+        scale = power(exponents[position] - shift)
+        for e in range(offsets[position], offsets[position + 1]):
+            word_counts[e] += back[symbols[e]] * values[e] * scale
+    if arc_offsets.shape[0] > 0:
+        scale = power(arc_exponents[cell] - shift)
+        for x in range(arc_offsets[cell], arc_offsets[cell + 1]):
+            e = symbols.shape[0] + x
+            word_counts[e] += back[arc_symbols[x]] * values[e] * scale
+
+
+@njit(cache=True, nogil=True)
+def report(grammar, unary, keep, values, below, alphas, back, above_here, below_here, after_here):
+    """Fills a span's posteriors [symbols] and its values after the unary rules.
+
+    values are those in the chart. After the unary rules, unlike there, are all symbols that chains
+    of unary rules may pass through: also those that are dropped or not allowed.
+    """
+    unary_head, unary_child, places = grammar[4:]
+    for a in range(alphas.shape[0]):
+        above_here[a] = below_here[a] = alphas[a] * values[a]
+        after_here[a] = values[a]
+        if places[a] >= 0:
+            below_here[a] = back[a] * below[places[a]]
+            after_here[a] = keep * below[places[a]]
+    for u in range(unary_head.shape[0]):
+        after_here[unary_head[u]] += unary[u] * below[places[unary_child[u]]]
+
+
+@njit(cache=True, nogil=True)
 def outside(
     grammar, weights, words, start, chart, root, factor,
-    rule_counts, unary_counts, word_counts, after_posteriors, below_posteriors,
+    rule_counts, unary_counts, word_counts, posteriors,
 ):  # fmt: skip
     """Adds factor times the expected counts of rules and words, given that there is a tree.
 
-    Also fills the posteriors [n n symbols] of symbols over spans after and before the unary rules,
-    unless they are of size 0.
+    Counts of rules have as many rows as the weights. posteriors: (of symbols over spans after the
+    unary rules, before them, values after them, gradients by the values before them), all
+    [n n symbols], are filled unless they are of size 0. A span's values are in the scale of the
+    chart, the gradients in one smaller by the exponent of the unary rules.
     """
-    rules, unary, rule_exponent, unary_exponent, keep = weights
-    offsets, symbols, values, exponents = words
+    rules, unary, rule_exponents, unary_exponents, keeps = weights
+    first_cells, allowed = words[4], words[7]
+    above_all, below_all, after_all, back_all = posteriors
     lefts, rights, exps, left_ends, right_starts, active, active_counts, below = chart
-    n, s, places = exps.shape[0], grammar[0].shape[0] - 1, grammar[6]
+    n, s = exps.shape[0], grammar[0].shape[0] - 1
     grad_lefts, grad_rights = np.zeros(lefts.shape[0]), np.zeros(rights.shape[0])
-    alphas, back, factors = np.empty(s), np.empty(s), np.empty(n)
+    values, alphas, back, factors = np.empty(s), np.empty(s), np.empty(s), np.empty(n)
     top = root * n + n - 1
     grad_lefts[top] = factor / lefts[top]
     for width in range(n, 0, -1):
@@ -325,36 +428,48 @@ def outside(
             for a in range(s):
                 # The gradient by a value that is 0 would be finite, what it is passed on to not.
                 alphas[a] = 0.0
-                if lefts[left + a * (n - i)] > 0:
+                values[a] = lefts[left + a * (n - i)]
+                if values[a] > 0:
                     alphas[a] = grad_lefts[left + a * (n - i)] + grad_rights[right + a * (j + 1)]
                     found = found or alphas[a] != 0
             if not found:
                 continue
-            back_through_unary(grammar, unary, keep, below[i, j], alphas, back, unary_counts)
-            if after_posteriors.size > 0:
-                for a in range(s):
-                    value = lefts[left + a * (n - i)]
-                    after_posteriors[i, j, a] = alphas[a] * value
-                    below_posteriors[i, j, a] = alphas[a] * value
-                    if places[a] >= 0:
-                        below_posteriors[i, j, a] = back[a] * below[i, j, places[a]]
-            shift = exps[i, j] - unary_exponent
-            if width == 1:
-                scale = power(exponents[start + i] - shift)
-                for e in range(offsets[start + i], offsets[start + i + 1]):
-                    word_counts[e] += back[symbols[e]] * values[e] * scale
-            else:
-                set_factors(exps, i, j, shift - rule_exponent, factors)
-                spread(
-                    grammar, rules, chart, factors, i, j, back, grad_lefts, grad_rights,
-                    rule_counts,
+            cell = first_cells[start] + i * n + j
+            row = row_of(unary, cell)
+            back_through_unary(
+                grammar, unary[row], keeps[row], below[i, j], alphas, back, unary_counts[row]
+            )
+            if back_all.size > 0:
+                report(
+                    grammar, unary[row], keeps[row], values, below[i, j], alphas, back,
+                    above_all[i, j], below_all[i, j], after_all[i, j],
                 )  # fmt: skip
+                for a in range(s):
+                    back_all[i, j, a] = back[a]
+            bar(allowed, cell, back, 0.0)
+            shift = exps[i, j] - unary_exponents[row]
+            count_entries(words, start + i if width == 1 else -1, cell, shift, back, word_counts)
+            if width > 1:
+                row = row_of(rules, cell)
+                set_factors(exps, i, j, shift - rule_exponents[row], factors)
+                spread(
+                    grammar, rules[row], chart, factors, i, j, back, grad_lefts, grad_rights,
+                    rule_counts[row],
+                )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def log_value(chart, symbol, j):
+    """log of a symbol's value over the first j + 1 words."""
+    lefts, exps = chart[0], chart[2]
+    value = lefts[symbol * exps.shape[0] + j]
+    return math.log(value) + exps[0, j] * math.log(2.0) if value > 0 else -np.inf
 
 
 @njit(cache=True, nogil=True)
 def sweep(
     grammar, weights, words, starts, order, lo, hi, root, unary_symbols, raised, skip_low, factors,
-    log_z, low, rule_counts, unary_counts, word_counts, after_posteriors, below_posteriors,
+    log_z, low, rule_counts, unary_counts, word_counts, posteriors,
 ):  # fmt: skip
     """Fills log_z [b] and low [b] of the sentences order[lo:hi]; adds to their expected counts.
 
@@ -368,13 +483,9 @@ def sweep(
         if n == 0:
             continue
         chart, low[b] = inside(grammar, weights, words, starts[b], n, unary_symbols, raised)
-        lefts, exps = chart[0], chart[2]
-        value = lefts[root * n + n - 1]
-        if value == 0:
-            continue
-        log_z[b] = math.log(value) + exps[0, n - 1] * math.log(2.0)
-        if factors[b] != 0 and not (low[b] and skip_low):
+        log_z[b] = log_value(chart, root, n - 1)
+        if factors[b] != 0 and log_z[b] > -np.inf and not (low[b] and skip_low):
             outside(
                 grammar, weights, words, starts[b], chart, root, factors[b], rule_counts,
-                unary_counts, word_counts, after_posteriors, below_posteriors,
+                unary_counts, word_counts, posteriors,
             )  # fmt: skip

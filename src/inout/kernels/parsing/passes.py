@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inout.kernels.parsing import cpu
+from inout.kernels.parsing.anchored import cpu as anchored
 from inout.kernels.parsing.arrays import RuleArrays, SentenceArrays
 from inout.kernels.parsing.logspace import cpu as logspace
 from inout.kernels.threads import GROUPS, over_batch
@@ -19,7 +22,8 @@ Kernel = Callable[..., Any]
 # numba's dispatchers have no types for starred arguments.
 _sweep: Kernel = cpu.sweep
 _log_sweep: Kernel = logspace.sweep
-_viterbi: Kernel = logspace.viterbi
+_collect: Kernel = anchored.collect
+_collect_logs: Kernel = anchored.collect_logs
 
 _LOG2 = float(np.log(2.0))
 
@@ -28,27 +32,64 @@ class Counts(NamedTuple):
     """Expected counts, which are the gradients of log Z by the log-weights, and log Z [b]."""
 
     log_z: Array
-    binary: Array  # [r]
-    unary: Array  # [u]
+    binary: Array  # [r] or [cells r], as the weights
+    unary: Array  # [u] or [cells u], as the weights
     words: Array  # [entries]
 
 
 class Posteriors(NamedTuple):
-    """Probabilities [n n symbols] that a span i..j (both inclusive) has a symbol."""
+    """Posteriors [n n symbols] of symbols over spans i..j (both inclusive).
 
-    above: Array  # after the unary rules
-    below: Array  # before them
-
-
-class BestTrees(NamedTuple):
-    """Log-weights [b] of the best trees, and their nodes, parents first, left before right.
-
-    nodes[b] [2n-1 5]: start, end (exclusive), symbol above the unary rule, number of the unary rule
-    or -1, number of the binary rule or, for a word, of its entry. [0 5] without a tree.
+    Chains of unary rules are already closed in the rules; what happens inside them is had from a
+    symbol's value after the unary rules and the gradient of log Z by its value before them:
+    exp(log_back[i, j, A] + log_after[i, j, A]) is the expected number of nodes A over the span,
+    exp(log_back[i, j, A] + w + log_after[i, j, B]) that of uses of a single step A -> B of
+    log-weight w. The unit of a span is whatever suits it, so only these sums have a meaning.
     """
 
-    scores: Array
-    nodes: list[Array]
+    above: Array  # probability that the span has the symbol after the unary rules
+    below: Array  # and before them
+    log_after: Array
+    log_back: Array
+
+    @property
+    def _scales(self) -> Array:
+        """What to take from log_after, for each span: its largest that has a part in a tree."""
+        tops = np.where(self.log_back > -np.inf, self.log_after, -np.inf)
+        tops = tops.max(axis=2, keepdims=True, initial=-np.inf)
+        return np.where(tops > -np.inf, tops, 0.0)
+
+    @property
+    def after(self) -> Array:
+        """exp(log_after) in a scale of the span; 0 where that underflows."""
+        result: Array = np.exp(self.log_after - self._scales)
+        return result
+
+    @property
+    def back(self) -> Array:
+        """exp(log_back) in the inverse of that scale; inf where that overflows."""
+        with np.errstate(over="ignore"):
+            result: Array = np.exp(self.log_back + self._scales)
+        return result
+
+
+class RulePosteriors(NamedTuple):
+    """Posteriors of binary rules over spans, both inclusive, by start and end; all [count]."""
+
+    rules: Array
+    starts: Array
+    ends: Array
+    values: Array
+
+
+class SplitPosteriors(NamedTuple):
+    """Posteriors of binary rules over starts..splits and splits+1..ends; all [count]."""
+
+    rules: Array
+    starts: Array
+    splits: Array
+    ends: Array
+    values: Array
 
 
 def _scaled(logs: Array, exponents: Array) -> Array:
@@ -57,18 +98,81 @@ def _scaled(logs: Array, exponents: Array) -> Array:
     return np.where(logs > -np.inf, np.maximum(values, cpu.SPECK), 0.0)
 
 
-def _exponent(logs: Array) -> int:
-    """The binary exponent of the largest exp(logs), 0 if there is none."""
-    top = logs.max(initial=-np.inf)
-    return int(np.ceil(top / _LOG2)) if top > -np.inf else 0
+def _exponents(tops: Array, nothing: int) -> Array:
+    """Binary exponents of exp(tops); `nothing` where that is 0."""
+    found = tops > -np.inf
+    return np.where(found, np.ceil(np.where(found, tops, 0.0) / _LOG2), nothing).astype(np.int64)
+
+
+def _entry_exponents(logs: Array, offsets: Array) -> tuple[Array, Array]:
+    """(binary exponents of the entries of each place, the entries in that scale)."""
+    counts = np.diff(offsets)
+    tops = np.full(len(counts), -np.inf)
+    np.maximum.at(tops, np.repeat(np.arange(len(counts)), counts), logs)
+    exponents = _exponents(tops, cpu.NONE)
+    return exponents, _scaled(logs, np.repeat(exponents, counts))
+
+
+@dataclass(frozen=True, eq=False)
+class _Sweeps:
+    """Runs of the kernels over groups of sentences, and the arrays that they fill together."""
+
+    passes: ParsingPasses
+    arguments: tuple[Any, ...]  # of the scaled kernel
+    low: Array  # [b]
+    binary: Array  # [groups 1 r], or [1 cells r]: cells are nobody else's
+    unary: Array
+    words: Array
+    posteriors: tuple[Array, ...]
+
+    @classmethod
+    def of(cls, passes: ParsingPasses, posteriors: tuple[Array, ...] | None) -> _Sweeps:
+        slots = [1 if x else len(passes.groups) for x in passes.anchored]
+        return cls(
+            passes,
+            passes.scaled_arguments(),
+            low=np.zeros(len(passes.sentences), np.bool_),
+            binary=np.zeros((slots[0], *passes.binary.shape)),
+            unary=np.zeros((slots[1], *passes.unary.shape)),
+            words=np.zeros(len(passes.words)),
+            posteriors=posteriors or (np.empty((0, 0, 0)),) * 4,
+        )
+
+    def scaled(
+        self, which: list[Array], raised: float, skip_low: bool, factors: Array, log_z: Array
+    ) -> None:
+        given = raised, skip_low, factors, log_z, self.low
+        self._over(_sweep, self.arguments, which, given)
+
+    def in_logs(self, which: list[Array], factors: Array, log_z: Array) -> None:
+        self._over(_log_sweep, self.passes.log_arguments(), which, (factors, log_z))
+
+    def _over(self, *job: Any) -> None:
+        over_batch(partial(self._part, *job), len(job[2]), self.passes.work)
+
+    def _part(
+        self, kernel: Kernel, arguments: tuple[Any, ...], which: list[Array],
+        given: tuple[Any, ...], lo: int, hi: int,
+    ) -> None:  # fmt: skip
+        rules = self.passes.rules
+        for g in range(lo, hi):
+            kernel(
+                *arguments, which[g], 0, len(which[g]), rules.root, rules.num_unary_symbols, *given,
+                self.binary[g % len(self.binary)], self.unary[g % len(self.unary)], self.words,
+                self.posteriors,
+            )  # fmt: skip
 
 
 class ParsingPasses:
     """Sentences under a grammar at one setting of the log-weights, float64 arrays.
 
     binary_log_weights [r] and unary_log_weights [u] in the order in which the rules were given,
-    word_log_weights [entries]. No chart is kept: each method makes what it needs, one sentence at a
-    time in each thread, O(symbols n²) numbers of 8 bytes, twice that for expected counts.
+    or [cells r] and [cells u]: what a rule weighs over each span. word_log_weights [entries]. With
+    a beam, a symbol whose value after the unary rules is less than beam times the largest of its
+    span is dropped: log Z, which is then less than it was, and all else are those of what is left.
+
+    No chart is kept: each method makes what it needs, one sentence at a time in each thread,
+    O(symbols n²) numbers of 8 bytes, twice that for expected counts.
 
     >>> rules = RuleArrays.compile(2, 0, np.array([[0, 0, 1]]), np.array([[0, 1]]))
     >>> words = SentenceArrays(np.array([0, 2]), np.array([0, 1, 2]), np.array([1, 1], np.int32))
@@ -87,98 +191,97 @@ class ParsingPasses:
         binary_log_weights: Array,
         unary_log_weights: Array,
         word_log_weights: Array,
+        beam: float = 0.0,
     ) -> None:
-        self.rules, self.sentences = rules, sentences
-        self.binary: Array = np.ascontiguousarray(binary_log_weights[rules.order], np.float64)
-        self.unary: Array = np.ascontiguousarray(unary_log_weights, np.float64)
+        self.rules, self.sentences, self.beam = rules, sentences, beam
+        self.anchored = binary_log_weights.ndim == 2, unary_log_weights.ndim == 2
+        # One row for all cells or one for each; rules in the passes' order.
+        ordered = np.atleast_2d(binary_log_weights)[:, rules.order]
+        self.binary: Array = np.ascontiguousarray(ordered, np.float64)
+        self.unary: Array = np.ascontiguousarray(np.atleast_2d(unary_log_weights), np.float64)
         self.words: Array = np.ascontiguousarray(word_log_weights, np.float64)
-        # Dealt out by length, so that every range of a few sentences has short and long ones.
+        # Dealt out by length, to and fro, so that all groups have about as much to do.
         by_length = np.argsort(sentences.lengths, kind="stable")
-        self._groups: list[Array] = [by_length[k::GROUPS] for k in range(GROUPS)]
-        self._groups = [x for x in self._groups if len(x)]
+        self.groups: list[Array] = [
+            np.append(by_length[k :: 2 * GROUPS], by_length[2 * GROUPS - 1 - k :: 2 * GROUPS])
+            for k in range(GROUPS)
+        ]
+        self.groups = [x for x in self.groups if len(x)]
         lengths = sentences.lengths.astype(np.float64)
         pairs = len(rules.pair_right) + rules.num_symbols
-        self._work = int((lengths**2).sum() * (pairs + len(rules.unary_head)))
+        self.work = int((lengths**2).sum() * (pairs + len(rules.unary_head)))
 
-    def _scaled_arguments(self) -> tuple[Any, ...]:
+    def scaled_arguments(self) -> tuple[Any, ...]:
         """(grammar, weights, words, starts) for the scaled kernel."""
-        rule_exponent, unary_exponent = _exponent(self.binary), max(_exponent(self.unary), 0)
+        sentences = self.sentences
+        rule_exponents = _exponents(self.binary.max(axis=1, initial=-np.inf), 0)
+        unary_exponents = _exponents(self.unary.max(axis=1, initial=-np.inf), 0).clip(min=0)
         weights = (
-            _scaled(self.binary, np.asarray(rule_exponent)),
-            _scaled(self.unary, np.asarray(unary_exponent)),
-            rule_exponent,
-            unary_exponent,
-            float(np.ldexp(1.0, -unary_exponent)),
+            _scaled(self.binary, rule_exponents[:, None]),
+            _scaled(self.unary, unary_exponents[:, None]),
+            rule_exponents,
+            unary_exponents,
+            np.ldexp(1.0, -unary_exponents),
         )
-        offsets = self.sentences.offsets
-        counts = np.diff(offsets)
-        tops = np.full(len(counts), -np.inf)
-        np.maximum.at(tops, np.repeat(np.arange(len(counts)), counts), self.words)
-        exponents = np.ceil(np.where(tops > -np.inf, tops, 0.0) / _LOG2).astype(np.int64)
-        values = _scaled(self.words, np.repeat(exponents, counts))
-        words = (offsets, self.sentences.symbols, values, exponents)
-        return self.rules.structure, weights, words, self.sentences.starts
+        size = len(sentences.symbols)
+        exponents, values = _entry_exponents(self.words[:size], sentences.offsets)
+        arc_exponents = np.empty(0, np.int64)
+        if len(sentences.arc_offsets):
+            arc_exponents, arcs = _entry_exponents(self.words[size:], sentences.arc_offsets)
+            values = np.append(values, arcs)
+        words = (
+            sentences.offsets, sentences.symbols, values, exponents, *sentences.spans,
+            arc_exponents, float(self.beam),
+        )  # fmt: skip
+        return self.rules.structure, weights, words, sentences.starts
 
-    def _log_arguments(self) -> tuple[Any, ...]:
+    def log_arguments(self) -> tuple[Any, ...]:
         """(grammar, rules, unary, words, starts) for the kernels in log space."""
-        words = (self.sentences.offsets, self.sentences.symbols, self.words)
-        return self.rules.structure, self.binary, self.unary, words, self.sentences.starts
+        sentences = self.sentences
+        beam = float(np.log(self.beam)) if self.beam > 0 else -np.inf
+        words = (sentences.offsets, sentences.symbols, self.words, *sentences.spans, beam)
+        return self.rules.structure, self.binary, self.unary, words, sentences.starts
+
+    def only(self, sentence: int) -> ParsingPasses:
+        """The passes of one sentence alone."""
+        chosen, entries, cells = self.sentences.select(np.array([sentence]))
+        binary = np.empty_like(self.binary)
+        binary[:, self.rules.order] = self.binary
+        binary = binary[cells] if self.anchored[0] else binary[0]
+        unary = self.unary[cells] if self.anchored[1] else self.unary[0]
+        return ParsingPasses(self.rules, chosen, binary, unary, self.words[entries], self.beam)
 
     def _run(
-        self,
-        factors: Array,
-        posteriors: tuple[Array, Array] | None = None,
-    ) -> tuple[Array, list[Array]]:
-        """log Z [b] and the counts of rules (in the passes' order), unary rules and words."""
+        self, factors: Array, posteriors: tuple[Array, ...] | None = None
+    ) -> tuple[Array, list[Array], Array]:
+        """log Z [b], counts of rules (in the passes' order), unary rules and words, which in logs.
+
+        The last [b] says which sentences had to be done in log space.
+        """
         b = len(self.sentences)
-        slots = len(self._groups)
-        log_z, low = np.full(b, -np.inf), np.zeros(b, np.bool_)
-        binary = np.zeros((slots, len(self.binary)))
-        unary = np.zeros((slots, len(self.unary)))
-        words = np.zeros(len(self.words))
-        outputs = posteriors or (np.empty((0, 0, 0)), np.empty((0, 0, 0)))
-        size = self.rules.root, self.rules.num_unary_symbols
-        scaled = self._scaled_arguments()
-
-        def run(
-            which: list[Array], raised: float, skip_low: bool, weights: Array, logs: Array
-        ) -> None:
-            def part(lo: int, hi: int) -> None:
-                for g in range(lo, hi):
-                    _sweep(
-                        *scaled, which[g], 0, len(which[g]), *size, raised, skip_low, weights,
-                        logs, low, binary[g], unary[g], words, *outputs,
-                    )  # fmt: skip
-
-            over_batch(part, len(which), self._work)
-
-        def run_log(which: list[Array]) -> None:
-            given = self._log_arguments()
-
-            def part(lo: int, hi: int) -> None:
-                for g in range(lo, hi):
-                    _log_sweep(
-                        *given, which[g], 0, len(which[g]), *size, factors, log_z,
-                        binary[g], unary[g], words, *outputs,
-                    )  # fmt: skip
-
-            over_batch(part, len(which), self._work)
-
-        run(self._groups, 0.0, True, factors, log_z)
+        log_z, in_logs = np.full(b, -np.inf), np.zeros(b, np.bool_)
+        sweeps = _Sweeps.of(self, posteriors)
+        sweeps.scaled(self.groups, 0.0, True, factors, log_z)
+        low = sweeps.low.copy()
         if low.any():
-            left = [x[low[x]] for x in self._groups]
-            bounds = np.full(b, -np.inf)
-            run(left, cpu.RAISED, True, np.zeros(b), bounds)
-            fits = bounds <= log_z + cpu.SLACK
+            left = [x[low[x]] for x in self.groups]
+            if self.beam > 0 or posteriors:
+                # A raised value might push others out of the beam: it would give no bound. And a
+                # symbol that is too small after the unary rules may be in the midst of a chain.
+                in_logs |= low
+            else:
+                bounds = np.full(b, -np.inf)
+                sweeps.scaled(left, cpu.RAISED, True, np.zeros(b), bounds)
+                in_logs |= bounds > log_z + cpu.SLACK
             # The scaled outside pass of those that fit was left out; it has to be made now.
             if factors.any():
-                run([x[fits[x]] for x in left], 0.0, False, factors, log_z)
-            run_log([x[~fits[x]] for x in left])
-        return log_z, [binary.sum(0), unary.sum(0), words]
+                sweeps.scaled([x[~in_logs[x]] for x in left], 0.0, False, factors, log_z)
+            sweeps.in_logs([x[in_logs[x]] for x in left], factors, log_z)
+        return log_z, [sweeps.binary.sum(0), sweeps.unary.sum(0), sweeps.words], in_logs
 
     def log_partition(self) -> Array:
         """log Z [b], the log of the sum of the weights of all trees with the root's symbol."""
-        log_z, _ = self._run(np.zeros(len(self.sentences)))
+        log_z, _, _ = self._run(np.zeros(len(self.sentences)))
         return log_z
 
     def expected_counts(self, factors: Array | None = None) -> Counts:
@@ -188,42 +291,54 @@ class ParsingPasses:
         """
         if factors is None:
             factors = np.ones(len(self.sentences))
-        log_z, (binary, unary, words) = self._run(np.ascontiguousarray(factors, np.float64))
+        log_z, (binary, unary, words), _ = self._run(np.ascontiguousarray(factors, np.float64))
         counts = np.empty_like(binary)
-        counts[self.rules.order] = binary
-        return Counts(log_z, counts, unary, words)
+        counts[:, self.rules.order] = binary
+        binary = counts if self.anchored[0] else counts[0]
+        return Counts(log_z, binary, unary if self.anchored[1] else unary[0], words)
+
+    def _outside(self) -> tuple[float, list[Array], bool]:
+        """(log Z, raw posteriors, whether in logs) of the only sentence."""
+        n = int(self.sentences.lengths[0])
+        arrays = [np.zeros((n, n, self.rules.num_symbols)) for _ in range(4)]
+        log_z, _, in_logs = self._run(np.ones(1), tuple(arrays))
+        return float(log_z[0]), arrays, bool(in_logs[0])
 
     def posteriors(self, sentence: int) -> Posteriors:
         """Posteriors of the symbols over the spans of one sentence; 0 without a tree."""
-        only, entries = self.sentences.select(np.array([sentence]))
-        binary = np.empty_like(self.binary)
-        binary[self.rules.order] = self.binary
-        passes = ParsingPasses(self.rules, only, binary, self.unary, self.words[entries])
-        n = int(only.lengths[0])
-        above = np.zeros((n, n, self.rules.num_symbols))
-        result = Posteriors(above, np.zeros_like(above))
-        passes._run(np.ones(1), (result.above, result.below))
-        return result
+        only = self.only(sentence)
+        log_z, (above, below, after, back), in_logs = only._outside()
+        if log_z == -np.inf:
+            after, back = (np.full_like(x, -np.inf) for x in (after, back))
+        elif not in_logs:
+            n = len(above)
+            exponents = only.scaled_arguments()[1][3]
+            exponents = np.broadcast_to(exponents, n * n).reshape(n, n, 1)
+            with np.errstate(divide="ignore"):
+                after, back = np.log(after) + exponents * _LOG2, np.log(back)
+        return Posteriors(above, below, after, back)
 
-    def best(self) -> BestTrees:
-        """The best tree of each sentence.
+    def _anchored(self, sentence: int, threshold: float, by_split: bool) -> tuple[Array, Array]:
+        """(rule, start, split or -1, end [count 4], posteriors [count])."""
+        only = self.only(sentence)
+        log_z, (_, _, _, back), in_logs = only._outside()
+        if log_z == -np.inf:
+            return np.empty((0, 4), np.int64), np.empty(0)
+        given = only.log_arguments() if in_logs else only.scaled_arguments()
+        collect = _collect_logs if in_logs else _collect
+        size = int(only.sentences.lengths[0]), self.rules.num_unary_symbols
+        numbers, values = collect(*given[:-1], *size, back, float(threshold), by_split)
+        numbers[:, 0] = self.rules.order[numbers[:, 0]]
+        return numbers, values
 
-        Ties go to no unary rule, then to the first rule, then to the first split.
-        """
-        rules, b = self.rules, len(self.sentences)
-        offsets = np.append(0, np.maximum(2 * self.sentences.lengths - 1, 0).cumsum())
-        scores, nodes = np.full(b, -np.inf), np.zeros((int(offsets[-1]), 5), np.int64)
-        ways = rules.rule_left, rules.rule_right, rules.head_offsets, rules.head_rules
-        grammar, *given = self._log_arguments()
+    def rule_posteriors(self, sentence: int, threshold: float = 0.0) -> RulePosteriors:
+        """Posteriors above the threshold of binary rules over spans, summed over splits."""
+        numbers, values = self._anchored(sentence, threshold, False)
+        rules, starts, _, ends = numbers.T
+        return RulePosteriors(rules, starts, ends, values)
 
-        def part(lo: int, hi: int) -> None:
-            for g in range(lo, hi):
-                _viterbi(
-                    grammar, ways, *given, self._groups[g], 0, len(self._groups[g]), rules.root,
-                    rules.num_unary_symbols, rules.order, offsets, scores, nodes,
-                )  # fmt: skip
-
-        over_batch(part, len(self._groups), self._work)
-        found = scores > -np.inf
-        ends = np.where(found, offsets[1:], offsets[:-1])
-        return BestTrees(scores, [nodes[x:y] for x, y in zip(offsets[:-1], ends, strict=True)])
+    def split_posteriors(self, sentence: int, threshold: float = 0.0) -> SplitPosteriors:
+        """Posteriors above the threshold of binary rules over the two parts of a span."""
+        numbers, values = self._anchored(sentence, threshold, True)
+        rules, starts, splits, ends = numbers.T
+        return SplitPosteriors(rules, starts, splits, ends, values)

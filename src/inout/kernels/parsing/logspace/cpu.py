@@ -3,6 +3,10 @@
 As in `parsing.cpu`, with logarithms for values, -inf for 0, and no exponents. With `best`, sums
 are maxima. The outside pass sends probabilities, not gradients, down the chart, so that nothing
 can overflow.
+
+rules [rows r], unary [rows u]: a row for each cell, or one for all. words: (offsets, symbols,
+values [entries]), the `spans` of SentenceArrays, and how far below the largest of its span a symbol
+is dropped.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import math
 import numpy as np
 from numba import njit
 
-from inout.kernels.parsing.cpu import left_base, right_base
+from inout.kernels.parsing.cpu import bar, barred, left_base, right_base, row_of
 
 
 @njit(cache=True, nogil=True)
@@ -77,13 +81,18 @@ def gather(grammar, rules, chart, i, j, best, totals):
 
 
 @njit(cache=True, nogil=True)
-def settle(chart, places, i, j, totals, after):
+def settle(chart, places, i, j, beam, totals, after):
     """Writes a span's values into the chart."""
     lefts, rights, left_ends, right_starts, active, active_counts, below = chart
     n, s = below.shape[0], totals.shape[0]
     left, right = left_base(i, n, s) + j - i, right_base(j, s) + i
+    top = -np.inf
     for a in range(s):
-        if after[a] == -np.inf:
+        top = max(top, after[a])
+        if places[a] >= 0:
+            below[i, j, places[a]] = totals[a]
+    for a in range(s):
+        if after[a] == -np.inf or after[a] < top + beam:
             continue
         lefts[left + a * (n - i)] = after[a]
         rights[right + a * (j + 1)] = after[a]
@@ -95,8 +104,6 @@ def settle(chart, places, i, j, totals, after):
         right_starts[j, a, 0] = i
         if right_starts[j, a, 1] < 0:
             right_starts[j, a, 1] = i
-        if places[a] >= 0:
-            below[i, j, places[a]] = totals[a]
 
 
 @njit(cache=True, nogil=True)
@@ -120,12 +127,15 @@ def inside(grammar, rules, unary, words, start, n, unary_symbols, best):
     """The chart of the sentence at positions start..start+n-1."""
     s = grammar[0].shape[0] - 1
     unary_head, unary_child, places = grammar[4:]
-    offsets, symbols, values = words
+    offsets, symbols, values, first_cells, arc_offsets, arc_symbols, allowed, beam = words
     chart = new_chart(n, s, unary_symbols)
     totals, after = np.empty(s), np.empty(s)
     for width in range(1, n + 1):
         for i in range(n - width + 1):
             j = i + width - 1
+            cell = first_cells[start] + i * n + j
+            if barred(allowed, cell):
+                continue
             for a in range(s):
                 totals[a] = -np.inf
             if width == 1:
@@ -133,14 +143,21 @@ def inside(grammar, rules, unary, words, start, n, unary_symbols, best):
                     a = symbols[e]
                     totals[a] = include(totals[a], values[e], best)
             else:
-                gather(grammar, rules, chart, i, j, best, totals)
+                gather(grammar, rules[row_of(rules, cell)], chart, i, j, best, totals)
+            if arc_offsets.shape[0] > 0:
+                for x in range(arc_offsets[cell], arc_offsets[cell + 1]):
+                    a = arc_symbols[x]
+                    totals[a] = include(totals[a], values[symbols.shape[0] + x], best)
+            bar(allowed, cell, totals, -np.inf)
             for a in range(s):
                 after[a] = totals[a]
+            row = row_of(unary, cell)
             for u in range(unary_head.shape[0]):
                 a = unary_head[u]
-                value = unary[u] + totals[unary_child[u]]
+                value = unary[row, u] + totals[unary_child[u]]
                 after[a] = include(after[a], value, best)
-            settle(chart, places, i, j, totals, after)
+            bar(allowed, cell, after, -np.inf)
+            settle(chart, places, i, j, beam, totals, after)
     return chart
 
 
@@ -175,63 +192,108 @@ def spread(grammar, rules, chart, i, j, totals, back, grad_lefts, grad_rights, r
 
 
 @njit(cache=True, nogil=True)
+def report(unary_head, unary_child, unary, values, totals, alphas, after, back):
+    """Fills a span's values after the unary rules and the gradients by those before them, as logs.
+
+    values are those in the chart; after the unary rules, unlike there, are all symbols that chains
+    of unary rules may pass through: also those that are dropped or not allowed. The span's scale is
+    such that the largest value is 1.
+    """
+    top = -np.inf
+    for a in range(values.shape[0]):
+        after[a] = totals[a]
+        top = max(top, values[a])
+        back[a] = math.log(alphas[a]) - values[a] if alphas[a] > 0 else -np.inf
+    for u in range(unary_head.shape[0]):
+        a, child = unary_head[u], unary_child[u]
+        after[a] = include(after[a], unary[u] + totals[child], False)
+        if alphas[a] > 0:
+            back[child] = include(back[child], math.log(alphas[a]) - values[a] + unary[u], False)
+    for a in range(values.shape[0]):
+        after[a] -= top
+        back[a] += top
+
+
+@njit(cache=True, nogil=True)
+def count_entries(words, position, cell, totals, back, word_counts):
+    """Adds the counts of a cell's arcs and, where it has a position, of that word's entries."""
+    offsets, symbols, values, first_cells, arc_offsets, arc_symbols = words[:6]
+    if position >= 0:
+        for e in range(offsets[position], offsets[position + 1]):
+            a = symbols[e]
+            if back[a] != 0:
+                word_counts[e] += back[a] * math.exp(values[e] - totals[a])
+    if arc_offsets.shape[0] > 0:
+        for x in range(arc_offsets[cell], arc_offsets[cell + 1]):
+            a, e = arc_symbols[x], symbols.shape[0] + x
+            if back[a] != 0:
+                word_counts[e] += back[a] * math.exp(values[e] - totals[a])
+
+
+@njit(cache=True, nogil=True)
 def outside(
     grammar, rules, unary, words, start, chart, root, factor,
-    rule_counts, unary_counts, word_counts, after_posteriors, below_posteriors,
+    rule_counts, unary_counts, word_counts, posteriors,
 ):  # fmt: skip
     """Adds factor times the expected counts of rules and words, given that there is a tree.
 
-    Also fills the posteriors [n n symbols], unless they are of size 0.
+    Also fills the posteriors [n n symbols] as in `parsing.cpu`, unless they are of size 0; but
+    values after the unary rules and gradients by those before them as logs.
     """
     unary_head, unary_child, places = grammar[4:]
-    offsets, symbols, values = words
+    first_cells = words[3]
+    above_all, below_all, after_all, back_all = posteriors
     lefts, rights, left_ends, right_starts, active, active_counts, below = chart
     n, s = below.shape[0], grammar[0].shape[0] - 1
     grad_lefts, grad_rights = np.zeros(lefts.shape[0]), np.zeros(rights.shape[0])
-    alphas, back, totals = np.empty(s), np.empty(s), np.empty(s)
+    values, alphas, back, totals = np.empty(s), np.empty(s), np.empty(s), np.empty(s)
     grad_lefts[root * n + n - 1] = factor
+    after_all.fill(-np.inf)
+    back_all.fill(-np.inf)
     for width in range(n, 0, -1):
         for i in range(n - width + 1):
             j = i + width - 1
             left, right = left_base(i, n, s) + j - i, right_base(j, s) + i
             found = False
             for a in range(s):
-                place = left + a * (n - i)
-                alphas[a] = grad_lefts[place] + grad_rights[right + a * (j + 1)]
-                totals[a] = below[i, j, places[a]] if places[a] >= 0 else lefts[place]
+                values[a] = lefts[left + a * (n - i)]
+                alphas[a] = grad_lefts[left + a * (n - i)] + grad_rights[right + a * (j + 1)]
+                totals[a] = below[i, j, places[a]] if places[a] >= 0 else values[a]
                 back[a] = 0.0
                 if alphas[a] != 0:
                     found = True
-                    back[a] = alphas[a] * math.exp(totals[a] - lefts[place])
+                    back[a] = alphas[a] * math.exp(totals[a] - values[a])
             if not found:
                 continue
+            cell = first_cells[start] + i * n + j
+            row = row_of(unary, cell)
             for u in range(unary_head.shape[0]):
                 a, child = unary_head[u], unary_child[u]
-                if alphas[a] != 0 and unary[u] > -np.inf:
-                    value = unary[u] + totals[child] - lefts[left + a * (n - i)]
-                    share = alphas[a] * math.exp(value)
-                    unary_counts[u] += share
+                if alphas[a] != 0 and unary[row, u] > -np.inf:
+                    share = alphas[a] * math.exp(unary[row, u] + totals[child] - values[a])
+                    unary_counts[row, u] += share
                     back[child] += share
-            if after_posteriors.size > 0:
+            if back_all.size > 0:
                 for a in range(s):
-                    after_posteriors[i, j, a] = alphas[a]
-                    below_posteriors[i, j, a] = back[a]
-            if width == 1:
-                for e in range(offsets[start + i], offsets[start + i + 1]):
-                    a = symbols[e]
-                    if back[a] != 0:
-                        word_counts[e] += back[a] * math.exp(values[e] - totals[a])
-            else:
+                    above_all[i, j, a] = alphas[a]
+                    below_all[i, j, a] = back[a]
+                report(
+                    unary_head, unary_child, unary[row], values, totals, alphas,
+                    after_all[i, j], back_all[i, j],
+                )  # fmt: skip
+            count_entries(words, start + i if width == 1 else -1, cell, totals, back, word_counts)
+            if width > 1:
+                row = row_of(rules, cell)
                 spread(
-                    grammar, rules, chart, i, j, totals, back, grad_lefts, grad_rights,
-                    rule_counts,
+                    grammar, rules[row], chart, i, j, totals, back, grad_lefts, grad_rights,
+                    rule_counts[row],
                 )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
 def sweep(
     grammar, rules, unary, words, starts, order, lo, hi, root, unary_symbols, factors, log_z,
-    rule_counts, unary_counts, word_counts, after_posteriors, below_posteriors,
+    rule_counts, unary_counts, word_counts, posteriors,
 ):  # fmt: skip
     """Fills log_z [b] of the sentences order[lo:hi]; adds factors [b] times their counts."""
     for x in range(lo, hi):
@@ -245,87 +307,5 @@ def sweep(
         if factors[b] != 0 and log_z[b] > -np.inf:
             outside(
                 grammar, rules, unary, words, starts[b], chart, root, factors[b], rule_counts,
-                unary_counts, word_counts, after_posteriors, below_posteriors,
+                unary_counts, word_counts, posteriors,
             )  # fmt: skip
-
-
-@njit(cache=True, nogil=True)
-def best_split(rules, ways, chart, i, j, a, value):
-    """(rule of symbol a over i..j, last word of its left child) that is worth `value`."""
-    rule_left, rule_right, head_offsets, head_rules = ways
-    lefts, rights = chart[0], chart[1]
-    n, s = chart[6].shape[0], head_offsets.shape[0] - 1
-    lefts_from, rights_from = left_base(i, n, s) - i, right_base(j, s) + 1
-    for x in range(head_offsets[a], head_offsets[a + 1]):
-        r = head_rules[x]
-        if rules[r] == -np.inf:
-            continue
-        left = lefts_from + rule_left[r] * (n - i)
-        right = rights_from + rule_right[r] * (j + 1)
-        for k in range(i, j):
-            # The very sums of the inside pass, so the best is met exactly.
-            if rules[r] + (lefts[left + k] + rights[right + k]) == value:
-                return r, k
-    return -1, -1
-
-
-@njit(cache=True, nogil=True)
-def walk(grammar, ways, rules, unary, words, start, chart, root, order, nodes):
-    """Fills nodes [2n-1 5] with the best tree: start, end, symbol, unary rule, rule or entry.
-
-    Parents come before children, left before right. Ties go to no unary rule, then to the first
-    rule, then to the first split.
-    """
-    unary_head, unary_child, places = grammar[4:]
-    offsets, symbols, values = words
-    rule_left, rule_right = ways[0], ways[1]
-    lefts, below = chart[0], chart[6]
-    n, s = below.shape[0], grammar[0].shape[0] - 1
-    stack = np.empty((n + 1, 3), np.int64)
-    stack[0, 0], stack[0, 1], stack[0, 2] = 0, n - 1, root
-    depth, count = 1, 0
-    while depth > 0:
-        depth -= 1
-        i, j, a = stack[depth, 0], stack[depth, 1], stack[depth, 2]
-        value = lefts[left_base(i, n, s) + a * (n - i) + j - i]
-        nodes[count, 0], nodes[count, 1], nodes[count, 2] = i, j + 1, a
-        nodes[count, 3] = -1
-        if places[a] >= 0 and below[i, j, places[a]] != value:
-            for u in range(unary_head.shape[0]):
-                total = below[i, j, places[unary_child[u]]]
-                if unary_head[u] == a and unary[u] + total == value:
-                    nodes[count, 3] = u
-                    a, value = unary_child[u], total
-                    break
-        if i == j:
-            for e in range(offsets[start + i], offsets[start + i + 1]):
-                if symbols[e] == a and values[e] == value:
-                    nodes[count, 4] = e
-                    break
-        else:
-            r, k = best_split(rules, ways, chart, i, j, a, value)
-            nodes[count, 4] = order[r]
-            stack[depth, 0], stack[depth, 1], stack[depth, 2] = k + 1, j, rule_right[r]
-            stack[depth + 1, 0], stack[depth + 1, 1] = i, k
-            stack[depth + 1, 2] = rule_left[r]
-            depth += 2
-        count += 1
-
-
-@njit(cache=True, nogil=True)
-def viterbi(
-    grammar, ways, rules, unary, words, starts, sentences, lo, hi, root, unary_symbols, order,
-    node_offsets, scores, nodes,
-):  # fmt: skip
-    """Fills scores [b] and, where there is a tree, nodes of the sentences[lo:hi]."""
-    for x in range(lo, hi):
-        b = sentences[x]
-        n = starts[b + 1] - starts[b]
-        scores[b] = -np.inf
-        if n == 0:
-            continue
-        chart = inside(grammar, rules, unary, words, starts[b], n, unary_symbols, True)
-        scores[b] = chart[0][root * n + n - 1]
-        if scores[b] > -np.inf:
-            own = nodes[node_offsets[b] : node_offsets[b + 1]]
-            walk(grammar, ways, rules, unary, words, starts[b], chart, root, order, own)

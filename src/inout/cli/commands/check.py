@@ -1,0 +1,60 @@
+"""`inout check`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from inout.cli.commands.options import (
+    FLAG,
+    DuplicatesOption,
+    FormatOption,
+    GrammarArgument,
+    JsonOption,
+    StartOption,
+)
+
+EXAMPLES = """The exit code is 1 if there is a problem.
+
+[bold]Examples[/bold]
+
+  inout check english.cfg
+  inout check rules.tsv --weighted
+  inout check english.cfg --json
+"""
+
+
+def check(
+    grammar: GrammarArgument,
+    weighted: Annotated[
+        bool,
+        typer.Option(
+            "--weighted",
+            metavar=FLAG,
+            help="The weights are not meant as probabilities: their sums are no problem.",
+        ),
+    ] = False,
+    format: FormatOption = None,
+    start: StartOption = None,
+    add_duplicates: DuplicatesOption = False,
+    as_json: JsonOption = False,
+) -> int:
+    """What is wrong with a grammar: useless symbols, sums, consistency; its expectations."""
+    from inout.cli.progress import status
+
+    with status() as line:
+        from inout.cli.grammars import check as report
+        from inout.cli.grammars.loading import load_grammar
+        from inout.cli.paper import Paper
+        from inout.grammars import diagnose
+
+        line.say(f"reading {grammar}")
+        loaded = load_grammar(grammar, format, start, add_duplicates)
+        line.say("looking at the rules")
+        found = diagnose(loaded)
+    if as_json:
+        print(report.as_json(grammar, loaded, found, weighted))
+    else:
+        report.print_diagnosis(Paper(), grammar, loaded, found, weighted)
+    return 1 if report.problems(found, weighted) else 0

@@ -1,0 +1,1 @@
+"""What the commands about grammars, sentences and treebanks do."""

@@ -1,0 +1,156 @@
+"""The diagnoses of a grammar as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from rich.text import Text
+
+from inout.cli import formats
+from inout.cli.json_report import number
+from inout.cli.paper import Paper
+from inout.grammars import Diagnosis, Grammar
+from inout.viz.labels import clean
+
+FORMAT = "inout check 1"
+MOST_NAMES = 12
+MOST_CYCLES = 5
+
+
+def problems(found: Diagnosis, weighted: bool) -> list[str]:
+    """The names of the diagnoses that are bad; with `weighted` sums other than 1 are not."""
+    wrong = [name for name in ("undefined", "unreachable", "unproductive") if getattr(found, name)]
+    if not weighted:
+        wrong += ["infinite"] * (found.log_partition == math.inf)
+        wrong += ["improper"] * bool(found.improper)
+        wrong += ["inconsistent"] * (found.consistency.consistent is False)
+    return wrong
+
+
+def print_diagnosis(
+    paper: Paper, name: str, grammar: Grammar, found: Diagnosis, weighted: bool
+) -> None:
+    """The diagnosis for a person: a line each, what is bad in colour."""
+    wrong = problems(found, weighted)
+    paper.line(Text(clean(name), style="bold"))
+    paper.line()
+    size = ", ".join(
+        formats.plural(number, noun)
+        for number, noun in (
+            (len(grammar), "rule"),
+            (len(grammar.nonterminals), "nonterminal"),
+            (len(grammar.terminals), "terminal"),
+        )
+    )
+    rows = [("size", size, False), ("start symbol", clean(grammar.start), False)]
+    for kind in ("undefined", "unreachable", "unproductive"):
+        names = getattr(found, kind)
+        rows.append((kind, _listed(map(clean, names), len(names)), kind in wrong))
+    rows.append(("sums", _sums(found), "improper" in wrong))
+    rows.append(("consistency", _consistency(found), "inconsistent" in wrong))
+    rows += [(*row, "infinite" in wrong) for row in _numbers(found)]
+    rows.append(("cycles", _cycles(grammar, found), False))
+    paper.pairs([(title, Text(text, style="red" if bad else "")) for title, text, bad in rows])
+    paper.line()
+    if wrong:
+        paper.line(f"{formats.plural(len(wrong), 'problem')}: {', '.join(wrong)}", "red")
+    else:
+        paper.line("no problems", "green")
+
+
+def as_json(name: str, grammar: Grammar, found: Diagnosis, weighted: bool) -> str:
+    """The whole diagnosis as one line of JSON; infinities are strings."""
+    wrong = problems(found, weighted)
+    expected = found.expectations
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "grammar": name,
+        "ok": not wrong,
+        "problems": wrong,
+        "start": grammar.start,
+        "rules": len(grammar),
+        "nonterminals": len(grammar.nonterminals),
+        "terminals": len(grammar.terminals),
+        "undefined": found.undefined,
+        "unreachable": found.unreachable,
+        "unproductive": found.unproductive,
+        "improper": {name: number(total) for name, total in found.improper.items()},
+        "proper": found.consistency.proper,
+        "spectral_radius": number(found.consistency.spectral_radius),
+        "leaking": found.consistency.leaking,
+        "consistent": found.consistency.consistent,
+        "log_partition": number(found.log_partition),
+        "expected_length": None if expected is None else number(expected.length),
+        "expected_rules": None if expected is None else number(expected.rules),
+        "entropy": None if expected is None else number(expected.entropy),
+        "cycles": [
+            {
+                "nonterminals": cycle.nonterminals,
+                "rules": [str(grammar.rules[r]) for r in cycle.rules],
+            }
+            for cycle in found.cycles
+        ],
+    }
+    return json.dumps(document, ensure_ascii=False, allow_nan=False)
+
+
+def _listed(names: Iterable[str], total: int) -> str:
+    if not total:
+        return "none"
+    shown = [name for name, _ in zip(names, range(MOST_NAMES), strict=False)]
+    more = f" … {total - len(shown):,} more; --json has all" if total > len(shown) else ""
+    return f"{total:,}: {' '.join(shown)}{more}"
+
+
+def _sums(found: Diagnosis) -> str:
+    if not found.improper:
+        return "the weights of each left side sum to 1"
+    parts = (f"{clean(name)} {total:.6g}" for name, total in found.improper.items())
+    return "not 1 for " + _listed(parts, len(found.improper))
+
+
+def _consistency(found: Diagnosis) -> str:
+    about = found.consistency
+    radius = f"spectral radius {about.spectral_radius:.6g}"
+    if not about.proper:
+        ways = "; inout convert --normalise makes some" if found.expectations else ""
+        return f"the weights are no probabilities ({radius}){ways}"
+    if about.leaking:
+        return f"some never end: no finite tree for {_listed(about.leaking, len(about.leaking))}"
+    if about.consistent is None:
+        return f"{radius}: the probabilities of all trees sum to 1, their sizes to no end"
+    if about.consistent:
+        return f"the probabilities of all trees sum to 1 ({radius})"
+    share = formats.probability(found.log_partition)
+    return f"the probabilities of all trees sum to {share}, not to 1 ({radius})"
+
+
+def _numbers(found: Diagnosis) -> list[tuple[str, str]]:
+    expected = found.expectations
+    if expected is None:
+        zero = found.log_partition == -math.inf
+        what = "0: there is no tree" if zero else "infinite: the weights of the trees have no sum"
+        return [("Z", what)]
+    log_z = 0.0 if abs(found.log_partition) < 1e-12 else found.log_partition
+    return [
+        ("log Z", formats.log(log_z)),
+        ("expected length", f"{expected.length:.4f} words, {expected.rules:.4f} rules"),
+        ("entropy", f"{expected.entropy:.4f} nats, {expected.entropy / math.log(2):.4f} bits"),
+    ]
+
+
+def _cycles(grammar: Grammar, found: Diagnosis) -> str:
+    if not found.cycles:
+        return "none"
+    shown = [
+        ", ".join(clean(str(grammar.rules[r])) for r in cycle.rules)
+        for cycle in found.cycles[:MOST_CYCLES]
+    ]
+    more = len(found.cycles) - len(shown)
+    tail = f"; {more:,} more" if more else ""
+    return (
+        f"{len(found.cycles)}, where a sentence has endlessly many trees: {'; '.join(shown)}{tail}"
+    )

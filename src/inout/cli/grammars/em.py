@@ -1,0 +1,248 @@
+"""Training of a grammar on a corpus, for `inout em`: reading, checkpoints, what is told."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from inout._core.errors import ArgumentError, FileError
+from inout.cli import formats
+from inout.cli.grammars.loading import Line
+from inout.cli.json_report import number
+from inout.grammars import Grammar
+from inout.grammars.bracketed import BracketedGrammar
+from inout.grammars.formats import Format
+from inout.io import check_writable, write_text
+from inout.learning.em import EMResult, em
+from inout.learning.priors import Additive, Dirichlet, Prior
+
+FORMAT = "inout em 1"
+MOST_NOTES = 5
+_TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
+
+
+@dataclass
+class Corpus:
+    """The sentences to train on, where each stands, and what was left out of the files."""
+
+    sentences: list[Any] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
+    frequencies: list[float] | None = None
+    bracketed: bool = False
+    empty: int = 0
+    long: list[Line] = field(default_factory=list)
+    max_words: int = 0
+
+
+def read_corpus(
+    lines: Iterable[Line], *, frequencies: bool, brackets: bool, max_words: int
+) -> Corpus:
+    """The corpus of these lines; empty ones and those with too many words are left out."""
+    counts: list[float] | None = [] if frequencies else None
+    corpus = Corpus(frequencies=counts, bracketed=brackets, max_words=max_words)
+    for line in lines:
+        often, text = _frequency(line) if frequencies else (1.0, line.text)
+        bare = Line(line.source, line.number, text)
+        words, pairs = _bracketed(bare) if brackets else (bare.words, ())
+        if not words:
+            corpus.empty += 1
+        elif len(words) > max_words:
+            corpus.long.append(line)
+        else:
+            corpus.sentences.append((words, pairs) if brackets else words)
+            corpus.lines.append(line)
+            if corpus.frequencies is not None:
+                corpus.frequencies.append(often)
+    if not corpus.sentences:
+        why = f"; {formats.plural(len(corpus.long), 'line')} above --max-words" * bool(corpus.long)
+        raise ArgumentError(f"the corpus must have at least one sentence. Got none{why}")
+    return corpus
+
+
+def _frequency(line: Line) -> tuple[float, str]:
+    """How often, and the sentence itself, of a line COUNT<tab>SENTENCE."""
+    if not line.text.strip():
+        return 0.0, ""
+    first, tab, rest = line.text.partition("\t")
+    try:
+        often = float(first)
+    except ValueError:
+        often = math.nan
+    if not tab or not math.isfinite(often) or often < 0:
+        raise FileError(
+            f"{line.place}:1: expected a number of at least 0, a tab and a sentence. "
+            f"Got {line.text.rstrip()!r:.60}"
+        )
+    return often, rest
+
+
+def _bracketed(line: Line) -> tuple[list[str], tuple[tuple[int, int], ...]]:
+    """The words of a line, and the brackets between them as pairs of positions."""
+    words: list[str] = []
+    opened: list[int] = []
+    pairs = []
+    for token in _TOKEN.finditer(line.text):
+        if token[0] == "(":
+            opened.append(len(words))
+        elif token[0] != ")":
+            words.append(token[0])
+        elif not opened:
+            raise FileError(f"{line.place}:{token.start() + 1}: this bracket closes nothing")
+        else:
+            begin = opened.pop()
+            if begin < len(words):
+                pairs.append((begin, len(words)))
+    if opened:
+        left = "1 bracket is" if len(opened) == 1 else f"{len(opened)} brackets are"
+        raise FileError(f"{line.place}:1: {left} not closed on this line")
+    return words, tuple(dict.fromkeys(pairs))
+
+
+def train(
+    grammar: Grammar,
+    corpus: Corpus,
+    out: str,
+    format: Format,
+    *,
+    checkpoint: str | None,
+    resume: bool,
+    restarts: int,
+    seed: int,
+    prior: float | None,
+    alpha: float | None,
+    tolerance: float,
+    max_iterations: int,
+) -> EMResult[Any]:
+    """Train, write the grammar, remove the checkpoint; in this order, so that nothing is lost."""
+    kept = Path(checkpoint or f"{out}.checkpoint")
+    check_writable(kept)
+    if not resume and kept.exists():
+        raise FileError(
+            f"{kept}: there is a checkpoint of an earlier run already; --resume goes on with it, "
+            "and deleting it starts anew"
+        )
+    # Written once before the work: a symbol that the format cannot write is known now.
+    grammar.to_text(format)
+    try:
+        result = em(
+            BracketedGrammar(grammar) if corpus.bracketed else grammar,
+            corpus.sentences,
+            frequencies=corpus.frequencies,
+            restarts=restarts,
+            prior=_prior(prior, alpha),
+            tolerance=tolerance,
+            max_iterations=max_iterations,
+            generator=torch.Generator().manual_seed(seed),
+            checkpoint=kept,
+            resume=resume,
+            progress=True,
+        )
+        write_text(out, trained_grammar(result).to_text(format))
+    except KeyboardInterrupt:
+        if kept.exists():
+            print(f"stopped; --resume goes on from {kept}", file=sys.stderr)
+        raise
+    except FileError as error:
+        if not kept.exists() or not str(error).startswith(f"{out}:"):
+            raise
+        raise FileError(f"{error}; --resume writes it again from {kept}") from error
+    kept.unlink(missing_ok=True)
+    return result
+
+
+def trained_grammar(result: EMResult[Any]) -> Grammar:
+    """The grammar that came out."""
+    model = result.model
+    return model.grammar if isinstance(model, BracketedGrammar) else model
+
+
+def _prior(amount: float | None, alpha: float | None) -> Prior | None:
+    if alpha is not None:
+        if not alpha > 0:
+            raise ArgumentError(f"--alpha must be above 0. Got {alpha}")
+        return Dirichlet(alpha)
+    if amount is None:
+        return None
+    if not amount >= 0:
+        raise ArgumentError(f"--prior must be at least 0. Got {amount}")
+    return Additive(amount)
+
+
+def print_notes(corpus: Corpus, result: EMResult[Any]) -> None:
+    """Say what was left out, with examples, on stderr."""
+    notes = []
+    if corpus.empty:
+        notes.append(f"{formats.plural(corpus.empty, 'empty line')} left out")
+    if corpus.long:
+        places = _places(corpus.long)
+        many = formats.plural(len(corpus.long), "sentence")
+        notes.append(f"{many} of more than {corpus.max_words:,} words left out: {places}")
+    if result.left_out:
+        places = _places([corpus.lines[number] for number in result.left_out])
+        notes.append(
+            f"{formats.plural(len(result.left_out), 'sentence')} without analysis left out: "
+            f"{places}"
+        )
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+
+
+def _places(lines: Sequence[Line]) -> str:
+    more = len(lines) - MOST_NOTES
+    shown = ", ".join(line.place for line in lines[:MOST_NOTES])
+    return f"{shown} and {more:,} more" if more > 0 else shown
+
+
+def as_text(out: str, corpus: Corpus, result: EMResult[Any]) -> str:
+    """What came out, for a person."""
+    end = "converged" if result.converged else "not converged; --iterations may be more"
+    rows = [
+        ("sentences", f"{len(corpus.sentences) - len(result.left_out):,}"),
+        ("iterations", f"{result.iterations:,}, {end}"),
+        (
+            "log-likelihood",
+            f"{result.log_likelihoods[0]:.4f} at the start, {result.log_likelihood:.4f} now",
+        ),
+    ]
+    if result.perplexity is not None:
+        rows.append(("perplexity", f"{result.perplexity:.4f} a word"))
+    if len(result.runs) > 1:
+        which = "the given weights" if result.best == 0 else f"random point {result.best}"
+        rows.append(("best start", f"{which}, of {len(result.runs)} starting points"))
+    rows.append(("wrote", f"{out}, {formats.plural(len(trained_grammar(result)), 'rule')}"))
+    return "\n".join(f"{name:<15}  {text}" for name, text in rows)
+
+
+def as_json(out: str, corpus: Corpus, result: EMResult[Any]) -> str:
+    """All that came out, as one line of JSON."""
+    document = {
+        "format": FORMAT,
+        "out": out,
+        "sentences": len(corpus.sentences),
+        "empty_lines": corpus.empty,
+        "too_long": [line.place for line in corpus.long],
+        "without_analysis": [corpus.lines[number].place for number in result.left_out],
+        "iterations": result.iterations,
+        "converged": result.converged,
+        "log_likelihoods": [number(value) for value in result.log_likelihoods],
+        "objectives": [number(value) for value in result.objectives],
+        "perplexity": number(result.perplexity),
+        "best_start": result.best,
+        "starts": [
+            {
+                "log_likelihood": number(run.log_likelihoods[-1]),
+                "iterations": run.iterations,
+                "converged": run.converged,
+            }
+            for run in result.runs
+        ],
+    }
+    return json.dumps(document, ensure_ascii=False, allow_nan=False)

@@ -1,0 +1,32 @@
+"""The trees of several treebanks, for `inout induce`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from inout._core.errors import FileError
+from inout.cli.progress import Line
+from inout.grammars.treebank import read_trees
+
+_EVERY = 500
+
+
+def read_treebanks(paths: Sequence[str], line: Line) -> Iterator[Any]:
+    """All trees, one after the other; names that are wrong are refused at once."""
+    for path in paths:
+        if path != "-" and not Path(path).exists():
+            raise FileError(f"{path}: there is no such file")
+    return _trees(paths, line)
+
+
+def _trees(paths: Sequence[str], line: Line) -> Iterator[Any]:
+    done = 0
+    for path in paths:
+        for tree in read_trees("/dev/stdin" if path == "-" else path):
+            yield tree
+            done += 1
+            if done % _EVERY == 0:
+                line.say(f"{done:,} trees read")
+    line.say(f"counting the rules of {done:,} trees")

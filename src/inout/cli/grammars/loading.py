@@ -1,0 +1,108 @@
+"""Grammars and sentences as the command gets them: from files, options and standard input."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from inout._core.errors import ArgumentError, FileError
+from inout.cli.commands.options import choice
+from inout.grammars import Grammar
+from inout.grammars.formats import Duplicates, Format
+from inout.grammars.treebank.lines import read_lines
+
+STANDARD_INPUT = "-"
+STDIN = "<stdin>"
+# A no-break space belongs to the word it stands in, as in treebanks.
+_WORD = re.compile(r"\S+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line with its place: a file, or standard input, or an option of the command."""
+
+    source: str
+    number: int
+    text: str
+
+    @property
+    def words(self) -> list[str]:
+        """What is separated by ASCII white space."""
+        return _WORD.findall(self.text)
+
+    @property
+    def place(self) -> str:
+        """Where the line stands, for messages."""
+        return f"{self.source}:{self.number}"
+
+
+def load_grammar(
+    path: str, format: str | None = None, start: str | None = None, add_duplicates: bool = False
+) -> Grammar:
+    """The grammar in a file, or on standard input for `-`."""
+    form: Format | None = None
+    if format is not None:
+        form = choice("--from", format, get_args(Format))  # type: ignore[assignment]
+    try:
+        duplicates: Duplicates = "add" if add_duplicates else "error"
+        if path == STANDARD_INPUT:
+            text = "".join(line.text for line in _standard_input("a grammar"))
+            return Grammar.from_text(text, form, STDIN, start=start, duplicates=duplicates)
+        return Grammar.load(path, form, start=start, duplicates=duplicates)
+    except ArgumentError as error:
+        if start is not None and str(error).startswith("start must"):
+            raise ArgumentError(f"--{error}") from None
+        raise
+
+
+def read_sentences(
+    files: Sequence[str], sentences: Sequence[str], grammar: str = ""
+) -> Iterable[Line]:
+    """The lines of files, or the sentences of an option; without either, standard input.
+
+    Files are read at once, into a list, so that what is wrong with them is said before any work;
+    lines of standard input come as they are asked for.
+    """
+    if files and sentences:
+        raise ArgumentError("--sentence and files both give sentences; expected one of the two")
+    if sentences:
+        return [Line("--sentence", number, text) for number, text in enumerate(sentences, 1)]
+    for name in files:
+        # The same words as in the reader, but before the first sentence is worked on.
+        if name != STANDARD_INPUT and not Path(name).exists():
+            hint = "; a sentence is given by --sentence" if " " in name else ""
+            raise FileError(f"{name}: there is no such file{hint}")
+    names = list(files) or [STANDARD_INPUT]
+    if [grammar, *names].count(STANDARD_INPUT) > 1:
+        raise ArgumentError(
+            "only one thing can come from standard input; expected the name of a file, or "
+            "--sentence, for the other"
+        )
+    return _lines(names) if STANDARD_INPUT in names else list(_lines(names))
+
+
+def _lines(names: Sequence[str]) -> Iterator[Line]:
+    for name in names:
+        if name == STANDARD_INPUT:
+            yield from _standard_input("sentences, one a line")
+        else:
+            for number, text in enumerate(read_lines(name), 1):
+                yield Line(name, number, text)
+
+
+def _standard_input(what: str) -> Iterator[Line]:
+    if sys.stdin.isatty():
+        print(f"reading {what}, from the terminal; Ctrl-D ends", file=sys.stderr)
+    for number, data in enumerate(sys.stdin.buffer, 1):
+        try:
+            yield Line(STDIN, number, data.decode("utf-8-sig" if number == 1 else "utf-8"))
+        except UnicodeDecodeError as error:
+            column = len(data[: error.start].decode("utf-8", errors="replace")) + 1
+            raise FileError(
+                f"{STDIN}:{number}:{column}: the text must be UTF-8. "
+                f"Got the byte 0x{data[error.start]:02x}"
+            ) from None

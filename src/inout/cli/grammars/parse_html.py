@@ -1,0 +1,101 @@
+"""Answers about sentences as a page: best trees, the chart with posteriors, the forest."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from inout.cli import formats
+from inout.cli.grammars.forests import packed
+from inout.cli.grammars.parse_text import NOT_OF_THE_GRAMMAR, reason, trees
+from inout.cli.grammars.parsing import Answer, Found
+from inout.cli.grammars.trees import tree_node
+from inout.grammars.treebank import preorder
+from inout.viz import page, svg
+from inout.viz.chart import chart
+from inout.viz.labels import shorten
+
+MOST_SENTENCES = 50
+MOST_CHART_WORDS = 40
+MOST_NODES = 600
+
+
+class Pages:
+    """Collects the answers for a page."""
+
+    def __init__(self, grammar: str) -> None:
+        self._grammar = Path(grammar).name
+        self._shown: list[tuple[str, list[tuple[str, str]]]] = []
+        self._sentences = 0
+
+    def add(self, answer: Answer) -> None:
+        """Take an answer up, if there are not too many for a page."""
+        self._sentences += 1
+        if self._sentences <= MOST_SENTENCES:
+            title = shorten(" ".join(answer.words), 120) or "(no words)"
+            self._shown.append((title, _parts(answer)))
+
+    def html(self) -> str:
+        """The whole page: a section for each sentence, or for each part of the only one."""
+        if self._sentences == 1:
+            title, parts = self._shown[0]
+            return page.html(title, parts, f"Parsed with {self._grammar}.")
+        lead = f"{formats.plural(self._sentences, 'sentence')}, parsed with {self._grammar}."
+        if self._sentences > MOST_SENTENCES:
+            lead += f" The first {MOST_SENTENCES} are shown; --json has all."
+        sections = [(title, "\n".join(body for _, body in parts)) for title, parts in self._shown]
+        return page.html("Parses", sections, lead)
+
+
+_FOREST_NOTE = page.paragraph(
+    "All trees at once, packed: each dot is one way to build the constituent above it from those "
+    "below; the stronger a line, the more probable."
+)
+_CHART_NOTE = page.paragraph(
+    "What each span of words is: labels with the expected number of such constituents over all "
+    "trees, which is their probability where none can hold itself. Darker is likelier; tooltips "
+    "have the words of the span and more digits."
+)
+
+
+def _parts(answer: Answer) -> list[tuple[str, str]]:
+    if answer.reason is not None:
+        return [("No tree", page.paragraph(f"No tree: {reason(answer)}."))]
+    named = [(f"{rank}", found) for rank, found in enumerate(answer.trees, 1)]
+    named += [(f"sample {rank}", found) for rank, found in enumerate(answer.samples, 1)]
+    trees_drawn = page.figures(_picture(name, found) for name, found in named)
+    parts = [("Numbers", _numbers(answer)), ("Trees", trees_drawn), *_chart(answer)]
+    graph = packed(answer.all_trees) if answer.all_trees else None
+    if graph is not None:
+        parts.append(("Forest", _FOREST_NOTE + page.figures([(svg.forest(graph), "")])))
+    return parts
+
+
+def _chart(answer: Answer) -> list[tuple[str, str]]:
+    if answer.constituents is None:
+        return []
+    if len(answer.words) > MOST_CHART_WORDS:
+        text = f"Charts are drawn up to {MOST_CHART_WORDS} words; --json has the constituents."
+        return [("Chart", page.paragraph(text))]
+    return [("Chart", _CHART_NOTE + chart(answer.words, answer.constituents))]
+
+
+def _picture(name: str, found: Found) -> tuple[str, str]:
+    """A drawing and its caption."""
+    caption = f"{name} · {NOT_OF_THE_GRAMMAR}"
+    if found.log_prob > -math.inf:
+        probability = formats.probability(min(found.log_prob, 0.0))
+        caption = f"{name} · probability {probability} · log-weight {formats.log(found.log_weight)}"
+    nodes = sum(1 for _ in preorder(found.tree))
+    if nodes > MOST_NODES:
+        return page.paragraph(f"{nodes:,} nodes: too many to draw"), caption
+    return svg.tree(tree_node(found.tree), baseline=True), caption
+
+
+def _numbers(answer: Answer) -> str:
+    rows = [("log Z", formats.log(answer.log_partition))]
+    if answer.count is not None:
+        rows.append(("trees", trees(answer.count).removesuffix("s").removesuffix(" tree")))
+    if answer.unknown:
+        rows.append(("unknown words", " ".join(answer.unknown)))
+    return page.table([[v for _, v in rows]], [n for n, _ in rows], align="l" * len(rows))

@@ -1,0 +1,96 @@
+"""Answers about sentences as text: drawings for a person, brackets for other programs."""
+
+from __future__ import annotations
+
+import math
+
+from rich.text import Text
+
+from inout.cli import formats
+from inout.cli.grammars.parsing import Answer, Found
+from inout.cli.grammars.trees import tree_node
+from inout.cli.paper import Paper, bar_text
+from inout.cli.trees import draw
+from inout.grammars.treebank import format_tree
+from inout.viz.labels import clean
+
+NO_TREE = "(())"  # what evaluation reads as a sentence without a parse
+NOT_OF_THE_GRAMMAR = "the best constituents, which are not a tree of the grammar"
+MOST_TREE_LINES = 200
+
+
+def print_drawings(paper: Paper, answer: Answer) -> None:
+    """The sentence, its numbers, its best trees and its samples."""
+    paper.line(Text(clean(" ".join(answer.words)) or "(no words)", style="bold"))
+    if answer.reason is not None:
+        paper.sentence(f"no tree: {clean(reason(answer))}", "yellow")
+        paper.line()
+        return
+    parts = [f"log Z {formats.log(answer.log_partition)}"]
+    if answer.count is not None:
+        parts.append(f"{trees(answer.count)}")
+    if answer.unknown:
+        parts.append(f"unknown: {clean(' '.join(answer.unknown))}")
+    paper.line(" · ".join(parts), "dim")
+    paper.line()
+    for rank, found in enumerate(answer.trees, 1):
+        _print_tree(paper, f"{rank}", found)
+    for rank, found in enumerate(answer.samples, 1):
+        _print_tree(paper, f"sample {rank}", found)
+
+
+def _print_tree(paper: Paper, name: str, found: Found) -> None:
+    if found.log_prob == -math.inf:
+        paper.line(Text.assemble((name, "bold"), (f"  {NOT_OF_THE_GRAMMAR}", "dim")))
+    else:
+        paper.line(
+            Text.assemble(
+                (name, "bold"),
+                f"  probability {formats.probability(min(found.log_prob, 0.0))}  ",
+                bar_text(math.exp(min(found.log_prob, 0.0))),
+                (f"  log-weight {formats.log(found.log_weight)}", "dim"),
+            )
+        )
+    paper.line()
+    lines = draw(tree_node(found.tree), paper.width - 3).split("\n")
+    for line in lines[:MOST_TREE_LINES]:
+        paper.line(f"   {line}")
+    if len(lines) > MOST_TREE_LINES:
+        rest = f"   ... {len(lines) - MOST_TREE_LINES:,} more lines; --format bracketed has all"
+        paper.line(rest, "dim")
+    paper.line()
+
+
+def reason(answer: Answer) -> str:
+    """Why there is no tree, in words."""
+    text = answer.reason or ""
+    unknown = text.removeprefix("unknown: ")
+    return text if unknown == text else f"the grammar does not know {unknown}"
+
+
+def trees(count: float) -> str:
+    """How many trees there are, in words.
+
+    >>> trees(1), trees(14), trees(math.inf)
+    ('1 tree', '14 trees', 'infinitely many trees')
+    """
+    if count == math.inf:
+        return "infinitely many trees"
+    return f"{formats.whole(int(count))} tree{'' if count == 1 else 's'}"
+
+
+def print_brackets(answer: Answer, several: bool) -> None:
+    """The best tree a line, as treebanks have it; with several trees, tabs and what they are.
+
+    The fields are then the number of the sentence, the rank (s1, s2, … for samples), the log of
+    the probability, the tree.
+    """
+    if not several:
+        print(format_tree(answer.trees[0].tree) if answer.trees else NO_TREE, flush=True)
+        return
+    ranked = [(str(rank), found) for rank, found in enumerate(answer.trees, 1)]
+    ranked += [(f"s{rank}", found) for rank, found in enumerate(answer.samples, 1)]
+    if not ranked:
+        print(f"{answer.line.number}\t-\t-inf\t{NO_TREE}")
+    for rank, found in ranked:
+        print(f"{answer.line.number}\t{rank}\t{found.log_prob:.6f}\t{format_tree(found.tree)}")

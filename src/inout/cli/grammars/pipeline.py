@@ -1,0 +1,77 @@
+"""A function of each line on all cores, its results in order, each as soon as it can be had."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, islice
+from queue import Empty, Queue
+from typing import TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+AHEAD = 8  # lines that are begun for each thread before the first is done
+
+
+def begun(results: Iterator[R], items: object) -> Iterator[R]:
+    """The results; where the items are all there, the first result is waited for already here."""
+    if not isinstance(items, list):
+        return results
+    return chain(list(islice(results, 1)), results)
+
+
+def in_order(function: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
+    """function(item) for every item, computed by threads, in the order of the items.
+
+    Items are read by a thread of their own: where they come slowly, as from a person who types,
+    a result does not wait for the next item. What reading raises is raised after the results of
+    what was read before.
+
+    >>> list(in_order(lambda n: n * n, iter(range(5)), threads=2))
+    [0, 1, 4, 9, 16]
+    """
+    waiting: Queue[tuple[T] | BaseException | None] = Queue(maxsize=AHEAD * threads)
+    stopped = threading.Event()
+
+    def read() -> None:
+        end: BaseException | None = None
+        try:
+            for item in items:
+                waiting.put((item,))
+                if stopped.is_set():
+                    return
+        except BaseException as error:  # noqa: BLE001 (raised again by whoever takes it)
+            end = error
+        waiting.put(end)
+
+    threading.Thread(target=read, daemon=True).start()
+    started: deque[Future[R]] = deque()
+    end: BaseException | None = None
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            reading = True
+            while reading or started:
+                while reading and len(started) < AHEAD * threads:
+                    try:
+                        # Only where there is nothing else to do, wait for the next item.
+                        found = waiting.get(block=not started)
+                    except Empty:
+                        break
+                    if isinstance(found, tuple):
+                        started.append(pool.submit(function, found[0]))
+                    else:
+                        reading, end = False, found
+                if started:
+                    yield started.popleft().result()
+        finally:
+            stopped.set()
+            for future in started:
+                future.cancel()
+            # A reader that waits for room finds it, and stops.
+            while not waiting.empty():
+                waiting.get_nowait()
+    if end is not None:
+        raise end

@@ -1,0 +1,230 @@
+"""`Analyses`: all trees of one sentence, and every question about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from inout._core.checks import at_least
+from inout._core.errors import ArgumentError
+from inout.grammars.counting import count
+from inout.grammars.marginals import Marginals
+from inout.grammars.parses import Parse, rules_of, tree_of
+from inout.grammars.problem import Problem
+from inout.grammars.ranking import kbest
+from inout.grammars.recall import Label, most_recalled
+from inout.grammars.restoring import (
+    Choice,
+    Leaf,
+    Nodes,
+    best_choices,
+    random_choices,
+    restored,
+)
+from inout.grammars.sentences import Lattice, Words
+from inout.grammars.transforms.pieces import random_numbers
+from inout.kernels.parsing.arrays import SentenceArrays
+from inout.kernels.parsing.decoding.max_rule.op import max_rule
+from inout.kernels.parsing.decoding.sampling.op import sample
+from inout.kernels.parsing.decoding.viterbi.op import best_trees
+from inout.kernels.parsing.op import log_partition
+
+if TYPE_CHECKING:
+    from nltk.tree import Tree
+
+METHODS = ("viterbi", "min_risk", "max_rule")
+
+
+@dataclass(frozen=True, eq=False)
+class Analyses:
+    """The trees of a sentence under a grammar; `Parser.given` makes it.
+
+    What is asked for is computed then, not before, and what it took is kept for the next question.
+    """
+
+    words: Words
+    problem: Problem
+    unknown: tuple[str, ...]  # words that the grammar does not have, classes aside
+    uncovered: tuple[str, ...]  # and those that no class stands for either
+    constrained: bool = False
+
+    def log_partition(self) -> Float[Tensor, ""]:
+        """The log of the sum of the weights of all trees, −inf without any.
+
+        Differentiable, also twice, by the grammar's log-weights and by the rule scores.
+        """
+        problem, base = self.problem, self.problem.grammar.log_weights
+        if problem.n == 0:
+            return problem.form.log_empty(base)
+        potentials = problem.potentials(problem.weights(base))
+        arrays = problem.form.arrays, problem.compiled.arrays
+        return log_partition(*arrays, *potentials, problem.beam)[0]
+
+    @cached_property
+    def log_z(self) -> float:
+        """`log_partition` as a number."""
+        if self.problem.n == 0:
+            return float(self.problem.form.log_empty(self.problem.grammar.log_weights.detach()))
+        return float(self.problem.passes.log_partition()[0])
+
+    def lost_mass(self) -> float:
+        """The share of the weight of all trees that brackets, pruning and beam have taken away.
+
+        Exact: the sentence is parsed once more without them.
+        """
+        arrays = self.problem.compiled.arrays
+        free = SentenceArrays(
+            arrays.starts, arrays.offsets, arrays.symbols, arrays.arc_offsets, arrays.arc_symbols
+        )
+        compiled = self.problem.compiled._replace(arrays=free)
+        whole = replace(self, problem=replace(self.problem, compiled=compiled, beam=0.0))
+        if whole.log_z == -np.inf:
+            return 0.0
+        return float(-np.expm1(min(self.log_z - whole.log_z, 0.0)))
+
+    def expected_counts(self) -> Float[Tensor, " r"]:
+        """How often each rule of the grammar stands in a tree of the sentence, on average.
+
+        The gradient of log Z by the log-weights of the rules. Zeros where there is no tree.
+        """
+        problem = self.problem
+        base = problem.grammar.log_weights.detach().clone().requires_grad_()
+        outputs: list[Tensor] = [problem.form.log_empty(base)]
+        gradients = [torch.ones((), dtype=torch.float64)]
+        if problem.n > 0:
+            outputs = list(problem.potentials(problem.weights(base)))
+            _, *counts = problem.passes.expected_counts()
+            gradients = [torch.from_numpy(x) for x in counts]
+        used = [x.requires_grad for x in outputs]
+        if self.log_z == -np.inf or not any(used):
+            return torch.zeros_like(base).detach()
+        (found,) = torch.autograd.grad(
+            [x for x, use in zip(outputs, used, strict=True) if use],
+            base,
+            [x for x, use in zip(gradients, used, strict=True) if use],
+        )
+        return found
+
+    def marginals(self) -> Marginals:
+        """Expected numbers of constituents and of rules over each span of at least one word."""
+        return Marginals(self.problem)
+
+    def count(self) -> int | float:
+        """The number of trees, whatever the weights of rules: an exact int, or `math.inf`."""
+        return count(self.problem.form, self.problem.compiled)
+
+    def parse(self, method: str = "viterbi", label: Label | None = None) -> Parse:
+        """The best tree in the sense of the method: `best`, `max_rule` or `min_risk`."""
+        if method == "viterbi":
+            return self.best()
+        if method == "max_rule":
+            return self.max_rule()
+        if method == "min_risk":
+            return self.min_risk(label)
+        choices = ", ".join(map(repr, METHODS))
+        raise ArgumentError(f"method must be one of {choices}. Got {method!r:.80}")
+
+    def best(self) -> Parse:
+        """The tree of the largest weight (Viterbi)."""
+        if self.problem.n == 0:
+            return next(iter(self._ranked_empty(1)), self._none())
+        return self._of_nodes(best_trees(self.problem.best_passes).nodes[0])
+
+    def kbest(self, k: int) -> list[Parse]:
+        """The k best trees, or all if there are fewer, in order."""
+        k = at_least("k", k, 1)
+        if self.problem.n == 0:
+            return self._ranked_empty(k)
+        return [self._of_rules(found.rules, found.leaves) for found in kbest(self.problem, k)]
+
+    def sample(self, n: int = 1, generator: torch.Generator | None = None) -> list[Parse]:
+        """n independent trees, each as likely as it is given the sentence; none without a tree."""
+        n, problem = at_least("n", n, 0), self.problem
+        if self.log_z == -np.inf:
+            return []
+        random = random_numbers(generator)
+        if problem.n == 0:
+            trees = problem.form.removal.nulls.trees(problem.shared.base)
+            return self._of_empty(trees.sample(0, random) for _ in range(n))
+        seed = int(random.integers(2**62))
+        choices = random_choices(problem.setting, random)
+        return [self._of_nodes(x, choices) for x in sample(problem.passes, n, seed)[0].nodes]
+
+    def max_rule(self) -> Parse:
+        """The tree with the largest product of the posteriors of its anchored rules.
+
+        Petrov & Klein (2007). A chain of unary rules counts as one, and is the best of its kind.
+        """
+        if self.problem.n == 0:
+            return self.best()
+        return self._of_nodes(max_rule(self.problem.passes).nodes[0])
+
+    def min_risk(self, label: Label | None = None) -> Parse:
+        """The tree with the most labelled constituents expected to be right (Goodman 1996).
+
+        Not necessarily a tree of the grammar. `label` maps the grammar's symbols to the labels
+        that count, to None for symbols that do not count.
+        """
+        if isinstance(self.words, Lattice):
+            raise ArgumentError("words must be a sentence for min_risk. Got a lattice")
+        if self.problem.n == 0:
+            return self.best()
+        if self.log_z == -np.inf:
+            return self._none()
+        grammar = self.problem.grammar
+        tree = most_recalled(self.marginals(), list(self.words), grammar.start, label)
+        rules = rules_of(grammar.rules, tree)
+        if rules is None:
+            return self._parse(tree, -np.inf, None)
+        leaves = [Leaf(word, i, i + 1, 0.0) for i, word in enumerate(self.words)]
+        return self._parse(tree, self.problem.log_weight(rules, leaves), rules)
+
+    def _ranked_empty(self, k: int) -> list[Parse]:
+        ranked = self.problem.form.removal.nulls.trees(self.problem.shared.base).ranked(0, k)
+        return self._of_empty(derivation for _, derivation in ranked)
+
+    def _of_empty(self, binarised: Iterable[list[int]]) -> list[Parse]:
+        form = self.problem.form
+        return [self._of_rules(form.original_derivation(d), []) for d in binarised]
+
+    def _of_nodes(self, nodes: Nodes, choices: tuple[Choice, Choice] | None = None) -> Parse:
+        """The parse that a kernel's tree stands for, by the best pieces if not told otherwise."""
+        if not len(nodes):
+            return self._none()
+        rule, chain = choices or best_choices(self.problem.setting)
+        found = restored(self.problem.form, self.problem.compiled, nodes, rule, chain)
+        return self._of_rules(found.rules, found.leaves)
+
+    def _of_rules(self, rules: Sequence[int], leaves: Sequence[Leaf]) -> Parse:
+        tree = tree_of(self.problem.grammar.rules, rules, [leaf.word for leaf in leaves])
+        return self._parse(tree, self.problem.log_weight(rules, leaves), rules)
+
+    def _parse(self, tree: Tree, log_weight: float, rules: Sequence[int] | None) -> Parse:
+        return Parse(
+            tuple(tree.leaves()),
+            tree,
+            log_weight,
+            None if rules is None else tuple(rules),
+            unknown=self.unknown,
+            log_partition=lambda: self.log_z,
+        )
+
+    def _none(self) -> Parse:
+        words = () if isinstance(self.words, Lattice) else tuple(self.words)
+        return Parse(words, None, -np.inf, None, self._reason(), self.unknown)
+
+    def _reason(self) -> str:
+        if self.problem.n == 0:
+            return "the grammar has no empty tree"
+        if self.uncovered:
+            return "unknown: " + ", ".join(dict.fromkeys(self.uncovered))
+        if self.constrained or self.problem.beam:
+            return "no tree agrees with the brackets and what pruning left"
+        return "the words are known, but no tree of the grammar has them in this order"

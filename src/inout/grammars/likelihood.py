@@ -1,0 +1,57 @@
+"""`Likelihood`: log Z of a corpus as a function of the weights of a grammar."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from inout._core.errors import ArgumentError
+from inout.grammars.normal_form import NormalForm
+from inout.grammars.problem import potentials
+from inout.grammars.sentences import Brackets, Words, check_words, compile_sentences, length
+from inout.grammars.table import RuleTable
+from inout.grammars.words import Vocabulary
+from inout.kernels.parsing.op import log_partition
+
+
+class Likelihood:
+    """The log of the weights of all trees of each sentence, sentences compiled once.
+
+    Called with log-weights [r] it gives log Z [b], −inf for sentences without a tree. Its gradient
+    is expected counts, by an inside and an outside pass of each sentence, on all cores. O(entries)
+    memory, and a chart of one sentence for each thread.
+    """
+
+    def __init__(
+        self,
+        table: RuleTable,
+        sentences: Sequence[Words],
+        brackets: Sequence[Brackets] | None = None,
+        form: NormalForm | None = None,
+    ) -> None:
+        sentences = list(sentences)
+        for words in sentences:
+            check_words(words)
+        if brackets is not None and len(brackets) != len(sentences):
+            raise ArgumentError(
+                f"brackets must be one list for each of {len(sentences)} sentences. "
+                f"Got {len(brackets)}"
+            )
+        self.form = NormalForm(table) if form is None else form
+        vocabulary = Vocabulary.from_terminals(table.terminals)
+        self.compiled = compile_sentences(
+            sentences, self.form, vocabulary if vocabulary.classes else None, brackets
+        )
+        empty = [length(words) == 0 for words in sentences]
+        self._empty = torch.tensor(empty, dtype=torch.bool)
+
+    def __call__(self, log_weights: Float[Tensor, " r"]) -> Float[Tensor, " b"]:
+        weights = self.form.log_weights(log_weights)
+        given = potentials(self.form, self.compiled, weights)
+        result = log_partition(self.form.arrays, self.compiled.arrays, *given)
+        if bool(self._empty.any()):
+            result = torch.where(self._empty, self.form.log_empty(log_weights), result)
+        return result

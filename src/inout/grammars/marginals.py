@@ -1,0 +1,135 @@
+"""Expected numbers of constituents and of rules over the spans of a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from inout.grammars.problem import Problem
+from inout.kernels.parsing.passes import Posteriors
+
+Vector = NDArray[np.float64]
+Columns = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Marginals:
+    """How many nodes and rules to expect over each span of at least one word.
+
+    Probabilities, but for cycles of unary rules, which may put a label over a span twice. Spans
+    i..j leave out word j. Empty constituents are not here: they are nowhere in particular.
+    """
+
+    _problem: Problem
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The nonterminals that stand in some tree of the grammar."""
+        form = self._problem.form
+        names = zip(form.table.nonterminals, form.is_original, strict=True)
+        return tuple(name for name, own in names if own)
+
+    @cached_property
+    def constituent_counts(self) -> Vector:
+        """The expected number of nodes [n n+1 labels]: start, end, label."""
+        return self._nodes(self._problem.form.is_original)
+
+    @cached_property
+    def other_counts(self) -> Vector:
+        """The expected number [n n+1] of parts of long rules, which are no constituents."""
+        counts: Vector = self._nodes(~self._problem.form.is_original).sum(axis=2)
+        return counts
+
+    def _nodes(self, symbols: NDArray[np.bool_]) -> Vector:
+        n = self._problem.n
+        counts = np.zeros((n, n + 1, int(symbols.sum())))
+        if n:
+            chart = self._posteriors
+            counts[:, 1:] = np.exp(chart.log_back[:, :, symbols] + chart.log_after[:, :, symbols])
+        return counts
+
+    @cached_property
+    def _posteriors(self) -> Posteriors:
+        return self._problem.passes.posteriors(0)
+
+    @cached_property
+    def constituents(self) -> dict[tuple[str, int, int], float]:
+        """{(label, start, end): expected number}, those above 0."""
+        starts, ends, labels = np.nonzero(self.constituent_counts)
+        values = self.constituent_counts[starts, ends, labels].tolist()
+        names = self.labels
+        places = zip(labels.tolist(), starts.tolist(), ends.tolist(), strict=True)
+        return {(names[a], i, j): v for (a, i, j), v in zip(places, values, strict=True)}
+
+    @cached_property
+    def tags(self) -> dict[tuple[str | None, int, int], float]:
+        """How likely a word over a span is right below a label and alone there.
+
+        None stands for all rules that have the word beside other symbols.
+        """
+        grammar = self._problem.grammar
+        found: dict[tuple[str | None, int, int], float] = {}
+        for rule, i, j, value in zip(*(x.tolist() for x in self._lexical), strict=True):
+            label = grammar.nonterminals[grammar.rules.lhs[rule]] if rule >= 0 else None
+            found[label, i, j] = found.get((label, i, j), 0.0) + value
+        return found
+
+    @cached_property
+    def rules(self) -> dict[tuple[int, int, int], float]:
+        """{(number of the rule, start, end): expected number}, those above 0."""
+        if self._problem.n == 0:
+            return {}
+        parts = [self._binary, self._lexical, *self._unary]
+        rule, start, end, value = (np.concatenate(x) for x in zip(*parts, strict=True))
+        known = (rule >= 0) & (value > 0)
+        keys = np.stack([rule, start, end], axis=1)[known]
+        places, where = np.unique(keys, axis=0, return_inverse=True)
+        totals = np.bincount(where.reshape(-1), weights=value[known], minlength=len(places))
+        return dict(zip(map(tuple, places.tolist()), totals.tolist(), strict=True))
+
+    @property
+    def _binary(self) -> Columns:
+        """Original rules (−1 for parts of them), starts, ends, expected numbers."""
+        form = self._problem.form
+        found = self._problem.passes.rule_posteriors(0)
+        rules = form.original_rules[form.binary[found.rules]]
+        return rules, found.starts, found.ends + 1, found.values
+
+    @cached_property
+    def _lexical(self) -> Columns:
+        problem, n = self._problem, max(self._problem.n, 1)
+        rules = problem.form.original_rules[problem.compiled.rules]
+        starts, ends = problem.compiled.cells // n, problem.compiled.cells % n + 1
+        return rules, starts, ends, problem.passes.expected_counts().words
+
+    @property
+    def _unary(self) -> list[Columns]:
+        """Steps of chains: A -> B over a span is used exp(back(A) + w + after(B)) times.
+
+        A step may have several origins among the rules, each with a weight of its own.
+        """
+        problem, chart = self._problem, self._posteriors
+        form, removal, closure = problem.form, problem.form.removal, problem.form.closure
+        base = problem.grammar.log_weights.detach()
+        weights = form.binarisation.log_weights(form.selection.log_weights(problem.original(base)))
+        sums = removal.nulls.log_sums(torch.from_numpy(problem.shared.base)).numpy()
+        step_of = np.full(len(form.table), -1)
+        step_of[closure.rules] = np.arange(len(closure.rules))
+        kept = np.append(form.selection.kept, -1)
+        found: list[Columns] = []
+        for origin in np.flatnonzero(step_of[removal.new_rules] >= 0).tolist():
+            step = step_of[removal.new_rules[origin]]
+            rule, gone = int(removal.origin_rules[origin]), int(removal.origin_nulls[origin])
+            logs = weights[..., rule].detach().numpy() + (sums[gone] if gone >= 0 else 0.0)
+            logs = logs.reshape(problem.n, problem.n) if logs.ndim else logs
+            above, below = closure.heads[step], closure.children[step]
+            uses = np.exp(chart.log_back[:, :, above] + logs + chart.log_after[:, :, below])
+            starts, ends = np.nonzero(uses)
+            original = np.full(len(starts), kept[form.binarisation.original[rule]])
+            found.append((original, starts, ends + 1, uses[starts, ends]))
+        return found

@@ -1,0 +1,213 @@
+"""`Parser`: sentences under a grammar, which is compiled once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from inout._core.errors import ArgumentError
+from inout.grammars.analyses import Analyses
+from inout.grammars.grammar import Grammar
+from inout.grammars.marginals import Marginals
+from inout.grammars.normal_form import NormalForm, Setting
+from inout.grammars.parses import Parse
+from inout.grammars.prefixes import SentencePrefixes
+from inout.grammars.problem import Problem
+from inout.grammars.pruning import Pruning
+from inout.grammars.recall import Label
+from inout.grammars.sentences import (
+    Brackets,
+    Lattice,
+    Words,
+    check_words,
+    compile_sentences,
+    known_form,
+)
+from inout.grammars.words import Vocabulary
+from inout.kernels.parsing.prefix.op import Prefixes
+
+
+class Parser:
+    """All questions about the trees of sentences, in terms of the rules of any grammar.
+
+    The grammar is brought into a form with short rules once; trees, counts and gradients come
+    back in terms of the rules as they were given. Chains and cycles of unary rules are added up
+    exactly. A word that the grammar does not have stands for its class (`UNK`, `UNK-LC-s`, …,
+    see `grammars.words`) if the grammar has terminals of these names.
+
+    Every question takes a sentence (a sequence of words) or a `Lattice`. A sentence without a tree
+    is no error: log Z is −inf, and a `Parse` says why.
+
+    >>> grammar = Grammar.from_text("S -> S S [0.4] | 'a' [0.6]")
+    >>> parser = Parser(grammar)
+    >>> parser.count("a a a a".split())
+    5
+    >>> print(parser.parse("a a".split()))
+    (S (S a) (S a))
+    >>> parser.expected_counts("a a a".split())
+    tensor([2., 3.], dtype=torch.float64)
+    """
+
+    def __init__(self, grammar: Grammar) -> None:
+        if not isinstance(grammar, Grammar):
+            raise ArgumentError(f"grammar must be a Grammar. Got {type(grammar).__name__}")
+        self.grammar = grammar
+        self.form = NormalForm(grammar.rules)
+        vocabulary = Vocabulary.from_terminals(grammar.terminals)
+        self.vocabulary = vocabulary if vocabulary.classes else None
+
+    @cached_property
+    def _setting(self) -> Setting:
+        return self.form.setting(self.grammar.numpy_log_weights)
+
+    def given(
+        self,
+        words: Words,
+        *,
+        brackets: Brackets | None = None,
+        rule_scores: Float[Tensor, "n n r"] | None = None,
+        pruning: Pruning | None = None,
+        beam: float = 0.0,
+    ) -> Analyses:
+        """All trees of a sentence, for more than one question or under further conditions.
+
+        brackets: pairs (i, j) around words i to j−1 that no constituent may cross (Pereira &
+        Schabes 1992). rule_scores: added to the log-weight of rule r over words i..j (both
+        inclusive), which makes a CRF of the grammar; log Z is differentiable by them. pruning:
+        only what a coarser grammar finds likely enough. beam: symbols whose inside weight is less
+        than this share of the largest of their span are dropped. `lost_mass()` tells what the last
+        two cost.
+        """
+        check_words(words)
+        if not 0 <= beam < 1:
+            raise ArgumentError(f"beam must be at least 0 and less than 1. Got {beam!r}")
+        brackets = None if brackets is None else list(brackets)
+        compiled = compile_sentences(
+            [words], self.form, self.vocabulary, None if brackets is None else [brackets]
+        )
+        if pruning is not None:
+            compiled = pruning.applied(words, self.form, compiled)
+        if rule_scores is not None:
+            rule_scores = self._checked(rule_scores, int(compiled.arrays.lengths[0]))
+        tokens = [arc.word for arc in words.arcs] if isinstance(words, Lattice) else list(words)
+        known = known_form(words, self.form, self.vocabulary)
+        lexicon = self.form.lexicon
+        return Analyses(
+            words,
+            Problem(self.grammar, self.form, self._setting, compiled, rule_scores, beam),
+            tuple(word for word in tokens if word not in lexicon),
+            tuple(w for w, x in zip(tokens, known, strict=True) if x not in lexicon),
+            bool(brackets) or pruning is not None,
+        )
+
+    def _checked(self, scores: Tensor, n: int) -> Tensor:
+        shape = (n, n, len(self.grammar))
+        if not isinstance(scores, Tensor) or tuple(scores.shape) != shape:
+            got = list(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+            raise ArgumentError(f"rule_scores must be a tensor {list(shape)}. Got {got}")
+        upper = scores.detach()[torch.triu(torch.ones(n, n, dtype=torch.bool))]
+        if bool((upper.isnan() | upper.isposinf()).any()):
+            raise ArgumentError("rule_scores must be finite or -inf. Got NaN or +inf")
+        # Below the diagonal there are no spans; whatever stands there must not be seen.
+        mask = torch.triu(torch.ones(n, n, dtype=torch.bool))[:, :, None]
+        return torch.where(mask, scores.double(), 0.0)
+
+    def log_partition(self, words: Words) -> Float[Tensor, ""]:
+        """The log of the sum of the weights of all trees; differentiable by the log-weights.
+
+        O(n³ · rules), in fact far less: only pairs of symbols that occur are looked at.
+        """
+        return self.given(words).log_partition()
+
+    def log_partitions(self, sentences: Sequence[Words]) -> Float[Tensor, " b"]:
+        """`log_partition` of many sentences at once, on all cores."""
+        return self.grammar.likelihood(sentences, form=self.form)(self.grammar.log_weights)
+
+    def parse(self, words: Words, method: str = "viterbi", *, label: Label | None = None) -> Parse:
+        """The best tree: of the largest weight (viterbi); with the most labelled constituents
+        expected to be right (min_risk, see `Analyses.min_risk`, which explains `label`); with the
+        largest product of posteriors of its rules (max_rule)."""
+        return self.given(words).parse(method, label)
+
+    def parse_all(
+        self,
+        sentences: Sequence[Words],
+        method: str = "viterbi",
+        *,
+        label: Label | None = None,
+    ) -> list[Parse]:
+        """`parse` of many sentences."""
+        return [self.parse(words, method, label=label) for words in sentences]
+
+    def kbest(self, words: Words, k: int) -> list[Parse]:
+        """The k best trees, or all if there are fewer, in order."""
+        return self.given(words).kbest(k)
+
+    def sample(
+        self, words: Words, n: int = 1, generator: torch.Generator | None = None
+    ) -> list[Parse]:
+        """n independent trees, each as likely as it is given the sentence."""
+        return self.given(words).sample(n, generator)
+
+    def min_risk(self, words: Words, label: Label | None = None) -> Parse:
+        """The tree with the most labelled constituents expected to be right (Goodman 1996)."""
+        return self.given(words).min_risk(label)
+
+    def marginals(self, words: Words) -> Marginals:
+        """Expected numbers of constituents and of rules over each span."""
+        return self.given(words).marginals()
+
+    def expected_counts(self, words: Words) -> Float[Tensor, " r"]:
+        """How often each rule of the grammar stands in a tree of the sentence, on average."""
+        return self.given(words).expected_counts()
+
+    def count(self, words: Words) -> int | float:
+        """The number of trees, whatever the weights of rules: an exact int, or `math.inf`."""
+        return self.given(words).count()
+
+    def prefix_log_probs(self, words: Sequence[str]) -> Float[Tensor, " m"]:
+        """log P(a sentence begins with the first i words), i = 0 … n: [n+1], the first is 0.
+
+        P is the distribution over sentences in which each has the weight of its trees, divided by
+        that of all trees, which must be finite. −inf where no sentence begins so. Not
+        differentiable. O(n³ · rules), in fact far less (Jelinek & Lafferty 1991).
+
+        >>> parser = Parser(Grammar.from_text("S -> S S [0.25] | 'a' [0.75]"))
+        >>> parser.prefix_log_probs("a a b".split()).exp()
+        tensor([1.0000, 1.0000, 0.2500, 0.0000], dtype=torch.float64)
+        """
+        return torch.from_numpy(self._begins(words).begins)
+
+    def surprisals(self, words: Sequence[str], *, end: bool = False) -> Float[Tensor, " m"]:
+        """−log P(word | the words before it) of each word, in nats: [n] (Hale 2001).
+
+        With `end` [n+1], the last being −log P(the sentence ends here | its words). +inf for a
+        word that cannot come, and for all that come after it. Words that the grammar does not
+        have are as surprising as their class, if there is one. See `prefix_log_probs`.
+
+        >>> parser = Parser(Grammar.from_text("S -> S S [0.25] | 'a' [0.75]"))
+        >>> (-parser.surprisals("a a".split(), end=True)).exp()
+        tensor([1.0000, 0.2500, 0.5625], dtype=torch.float64)
+        """
+        begins, sentences = self._begins(words)
+        logs = np.append(begins, sentences[-1:] if end else [])
+        with np.errstate(invalid="ignore"):
+            return torch.from_numpy(np.where(logs[1:] > -np.inf, logs[:-1] - logs[1:], np.inf))
+
+    def _begins(self, words: Sequence[str]) -> Prefixes:
+        check_words(words)
+        if isinstance(words, Lattice):
+            raise ArgumentError("words must be a sentence to have prefixes. Got a lattice")
+        return self._prefixes.log_probs(compile_sentences([words], self.form, self.vocabulary))
+
+    @cached_property
+    def _prefixes(self) -> SentencePrefixes:
+        return SentencePrefixes(self.form, self.grammar.log_weights)
+
+    def __repr__(self) -> str:
+        return f"Parser({self.grammar!r})"

@@ -1,0 +1,117 @@
+"""`Problem`: one sentence under a weighted grammar, as the kernels see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import torch
+from torch import Tensor
+
+from inout.grammars.grammar import Grammar
+from inout.grammars.normal_form import FormWeights, NormalForm, Setting
+from inout.grammars.restoring import Leaf, anchored
+from inout.grammars.sentences import Compiled
+from inout.grammars.transforms.base import Vector
+from inout.kernels.parsing.passes import ParsingPasses
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Weights of rules, shared or of each span, on their way to the kernels.
+
+    `rule_scores` [n n r], added to the log-weight of rule r over words i..j (both inclusive),
+    make each span a setting of its own; empty trees have the grammar's weights alone.
+    """
+
+    grammar: Grammar
+    form: NormalForm
+    shared: Setting
+    compiled: Compiled
+    rule_scores: Tensor | None = None
+    beam: float = 0.0
+
+    @property
+    def n(self) -> int:
+        """The number of words, or of steps of a lattice."""
+        return int(self.compiled.arrays.lengths[0])
+
+    def original(self, base: Tensor) -> Tensor:
+        """The log-weights of the rules [r], or over each span [cells r]."""
+        if self.rule_scores is None:
+            return base
+        return base + self.rule_scores.reshape(self.n**2, -1)
+
+    def weights(self, base: Tensor) -> FormWeights:
+        """The weights of the form, given those of the grammar; differentiable."""
+        return self.form.log_weights(
+            self.original(base), None if self.rule_scores is None else base
+        )
+
+    def potentials(self, weights: FormWeights) -> tuple[Tensor, Tensor, Tensor]:
+        """What the kernels want: binary rules, chains, entries."""
+        return potentials(self.form, self.compiled, weights)
+
+    def passes_of(self, weights: FormWeights, beam: float = 0.0) -> ParsingPasses:
+        """The passes at these weights."""
+        binary, chains, entries = (x.detach().numpy() for x in self.potentials(weights))
+        arrays, sentences = self.form.arrays, self.compiled.arrays
+        return ParsingPasses(arrays, sentences, binary, chains, entries, beam)
+
+    @cached_property
+    def sums(self) -> FormWeights:
+        """The weights of the form, outside any graph."""
+        base = self.grammar.log_weights.detach()
+        return FormWeights(*(x.detach() for x in self.weights(base)))
+
+    @cached_property
+    def passes(self) -> ParsingPasses:
+        """The passes that add up."""
+        return self.passes_of(self.sums, self.beam)
+
+    @cached_property
+    def best(self) -> FormWeights:
+        """The weights of the best pieces."""
+        if self.rule_scores is None:
+            return self.shared.best
+        settings = [self.setting(cell).best for cell in range(self.n**2)]
+        rules, chains = (torch.stack(x) for x in zip(*settings, strict=True))
+        return FormWeights(rules, chains)
+
+    @cached_property
+    def best_passes(self) -> ParsingPasses:
+        """The passes for best trees."""
+        return self.passes_of(self.best)
+
+    @cached_property
+    def setting(self) -> Callable[[int], Setting]:
+        """The weights over a cell i n + j, for the way back."""
+        if self.rule_scores is None:
+            return lambda cell: self.shared
+        base = self.grammar.numpy_log_weights
+        flat: Vector = self.rule_scores.detach().reshape(self.n**2, -1).numpy()
+        return lru_cache(maxsize=None)(lambda cell: self.form.setting(base + flat[cell], base))
+
+    def log_weight(self, rules: Sequence[int], words: Sequence[Leaf]) -> float:
+        """The log-weight of a derivation, that of its words and its places included."""
+        total = float(self.grammar.numpy_log_weights[list(rules)].sum())
+        total += sum(leaf.log_weight for leaf in words)
+        if self.rule_scores is not None:
+            scores = self.rule_scores.detach()
+            for rule, start, end in anchored(self.grammar.rules, rules, words):
+                total += float(scores[start, end - 1, rule]) if end > start else 0.0
+        return total
+
+
+def potentials(
+    form: NormalForm, compiled: Compiled, weights: FormWeights
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The log-weights of binary rules, chains and entries that sentences give to the kernels."""
+    rules = torch.from_numpy(compiled.rules)
+    if weights.rules.ndim == 1:
+        entries = weights.rules[rules]
+    else:
+        entries = weights.rules[torch.from_numpy(compiled.cells), rules]
+    entries = entries + torch.from_numpy(compiled.log_weights)
+    return weights.rules[..., torch.from_numpy(form.binary)], weights.chains, entries

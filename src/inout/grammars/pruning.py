@@ -1,0 +1,59 @@
+"""`Pruning`: only the constituents that a coarser grammar finds likely enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from inout._core.errors import ArgumentError
+from inout.grammars.normal_form import NormalForm
+from inout.grammars.sentences import Compiled, Words
+
+if TYPE_CHECKING:
+    from inout.grammars.parser import Parser
+
+
+class Pruning:
+    """Symbols stay over a span where their coarse symbol is expected `threshold` times or more.
+
+    `label` names the coarse symbol of each fine one; None keeps it everywhere. Symbols of which
+    the coarse grammar knows nothing are an error: they would never be kept. So are all parts of
+    long rules kept. A sentence without a coarse tree is not pruned.
+    """
+
+    def __init__(
+        self, parser: Parser, threshold: float = 1e-4, label: Callable[[str], str | None] = str
+    ) -> None:
+        if not 0 < threshold < 1:
+            raise ArgumentError(f"threshold must be between 0 and 1. Got {threshold!r}")
+        self.parser, self.threshold, self.label = parser, threshold, label
+
+    def applied(self, words: Words, form: NormalForm, compiled: Compiled) -> Compiled:
+        """The compiled sentence with a mask of what is allowed over each span."""
+        analyses = self.parser.given(words)
+        if analyses.log_z == -np.inf:
+            return compiled
+        found = analyses.marginals()
+        places = {name: a for a, name in enumerate(found.labels)}
+        n = int(compiled.arrays.lengths[0])
+        likely = found.constituent_counts[:, 1:] >= self.threshold
+        allowed = np.ones((n, n, len(form.table.nonterminals)), dtype=bool)
+        for a, name in enumerate(form.table.nonterminals):
+            coarse = self.label(name) if form.is_original[a] else None
+            if coarse is None:
+                continue
+            if coarse not in places:
+                raise ArgumentError(
+                    f"label must give symbols of the coarse grammar. Got {coarse!r} for {name!r}"
+                )
+            allowed[:, :, a] = likely[:, :, places[coarse]]
+        flat = allowed.reshape(n * n, -1)
+        given = compiled.arrays.allowed
+        arrays = compiled.arrays
+        masked = type(arrays)(
+            arrays.starts, arrays.offsets, arrays.symbols, arrays.arc_offsets, arrays.arc_symbols,
+            flat & given if len(given) else flat,
+        )  # fmt: skip
+        return compiled._replace(arrays=masked)

@@ -1,0 +1,97 @@
+"""The k best derivations, also where chains of unary rules have many ways."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inout.grammars.problem import Problem
+from inout.grammars.restoring import Restored, restored
+from inout.grammars.transforms.pieces import Piece
+from inout.kernels.parsing.arrays import RuleArrays
+from inout.kernels.parsing.decoding.kbest.op import kbest as kernel_kbest
+from inout.kernels.parsing.passes import ParsingPasses
+
+_FIRST = 3  # ways of a chain to begin with
+_GROWTH = 4
+
+
+def kbest(problem: Problem, k: int) -> list[Restored]:
+    """The k best derivations of the sentence, or all if there are fewer, in order.
+
+    A chain A ⇒⁺ B stands for all its ways; for k trees, its k best ways count as so many rules.
+    Few are ever needed: a tree with the w-th best way of a chain has w − 1 better trees. So a few
+    ways are given to the kernel, and more to those chains of which one of the k best trees uses
+    the last. When none does, no other way could have made a better tree.
+    """
+    count = len(problem.form.closure.pairs)
+    limits = np.full(count, min(_FIRST, k))
+    while True:
+        ways = [_ways(problem, pair, int(limit)) for pair, limit in enumerate(limits)]
+        chains = np.repeat(np.arange(count), [len(found) for found in ways])
+        found = kernel_kbest(_with_ways(problem, chains, ways), k)[0]
+        flat = [piece for pair in ways for _, piece in pair]
+        firsts = np.searchsorted(chains, np.arange(count))
+        wanted = set()
+        for nodes in found.nodes:
+            for way in nodes[nodes[:, 3] >= 0, 3].tolist():
+                pair = int(chains[way])
+                if way - firsts[pair] + 1 == limits[pair] < k:
+                    wanted.add(pair)
+        if not wanted:
+            break
+        for pair in wanted:
+            limits[pair] = min(limits[pair] * _GROWTH, k)
+
+    def rule(cell: int, number: int) -> Piece:
+        return problem.setting(cell).pieces.best(number)
+
+    def chain(cell: int, number: int) -> Piece:
+        if problem.rule_scores is None:
+            return flat[number]
+        pair = int(chains[number])
+        rank = number - int(firsts[pair])
+        return problem.setting(cell).chains.ranked(pair, int(limits[pair]))[rank][1]
+
+    return [restored(problem.form, problem.compiled, x, rule, chain) for x in found.nodes]
+
+
+def _ways(problem: Problem, pair: int, limit: int) -> list[tuple[float, Piece]]:
+    """The best ways of a chain; over several settings, as many as the richest has."""
+    if problem.rule_scores is None:
+        return problem.shared.chains.ranked(pair, limit)
+    cells = range(problem.n**2)
+    return max((problem.setting(c).chains.ranked(pair, limit) for c in cells), key=len)
+
+
+def _with_ways(
+    problem: Problem, chains: NDArray[Any], ways: list[list[tuple[float, Piece]]]
+) -> ParsingPasses:
+    """The passes with a unary rule for each way of each chain."""
+    arrays, passes = problem.form.arrays, problem.best_passes
+    pairs = problem.form.closure.pairs[chains]
+    binary, _, entries = (x.numpy() for x in problem.potentials(problem.best))
+    rules = _unary_replaced(arrays, pairs)
+    if problem.rule_scores is None:
+        weights = np.array([log for found in ways for log, _ in found])
+    else:
+        weights = np.full((problem.n**2, len(chains)), -np.inf)
+        firsts = np.searchsorted(chains, np.arange(len(ways)))
+        for cell in range(problem.n**2):
+            for pair, found in enumerate(ways):
+                ranked = problem.setting(cell).chains.ranked(pair, len(found))
+                for rank, (log, _) in enumerate(ranked):
+                    weights[cell, firsts[pair] + rank] = log
+    return ParsingPasses(rules, passes.sentences, binary, weights, entries)
+
+
+def _unary_replaced(arrays: RuleArrays, pairs: NDArray[Any]) -> RuleArrays:
+    """The same binary rules with these unary rules [u 2]."""
+    return replace(
+        arrays,
+        unary_head=np.ascontiguousarray(pairs[:, 0], np.int32),
+        unary_child=np.ascontiguousarray(pairs[:, 1], np.int32),
+    )

@@ -1,0 +1,145 @@
+"""Trees and sentences drawn from a grammar, from the start symbol down."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
+import torch
+from nltk.tree import Tree
+
+from inout._core.checks import at_least
+from inout._core.errors import ArgumentError
+from inout.grammars.diagnostics import consistency, expected
+from inout.grammars.grammar import Grammar
+from inout.grammars.treebank.walking import leaves
+
+MAX_RULES = 1_000_000
+"""How many rules one tree may use before the drawing of it is given up."""
+
+# Numbers come from the generator in blocks: one by one, each would cost more than the rest.
+_BLOCK = 4096
+
+
+def sample_trees(
+    grammar: Grammar,
+    n: int,
+    *,
+    generator: torch.Generator | None = None,
+    max_rules: int = MAX_RULES,
+) -> list[Tree]:
+    """n independent trees of a PCFG, each with probability ∏ p(rule).
+
+    Inner nodes are nonterminals, leaves terminals; an empty rule is a node without children. The
+    grammar must be proper, and its trees must have total probability 1 and a finite expected
+    size: `grammar.normalised()` makes such a grammar of any whose weights have a finite sum. Of
+    the same seed, the first trees are the same whatever n is. O(rules of the trees).
+
+    >>> grammar = Grammar.from_text("S -> 'a' S [0.5] | 'b' [0.5]")
+    >>> generator = torch.Generator().manual_seed(4)
+    >>> for tree in sample_trees(grammar, 3, generator=generator):
+    ...     print(tree)
+    (S a (S b))
+    (S a (S b))
+    (S b)
+    """
+    at_least("n", n, 0)
+    at_least("max_rules", max_rules, 1)
+    return list(islice(iterate_trees(grammar, generator=generator, max_rules=max_rules), n))
+
+
+def sample_sentences(
+    grammar: Grammar,
+    n: int,
+    *,
+    generator: torch.Generator | None = None,
+    max_rules: int = MAX_RULES,
+) -> list[list[str]]:
+    """The words of `sample_trees` of the same arguments.
+
+    >>> grammar = Grammar.from_text("S -> 'a' S [0.5] | 'b' [0.5]")
+    >>> sample_sentences(grammar, 3, generator=torch.Generator().manual_seed(4))
+    [['a', 'b'], ['a', 'b'], ['b']]
+    """
+    trees = sample_trees(grammar, n, generator=generator, max_rules=max_rules)
+    return [leaves(tree) for tree in trees]
+
+
+def iterate_trees(
+    grammar: Grammar, *, generator: torch.Generator | None = None, max_rules: int = MAX_RULES
+) -> Iterator[Tree]:
+    """Trees as `sample_trees` draws them, one after the other, without end."""
+    check_samplable(grammar)
+    choices = _choices(grammar)
+    right_sides = [symbols for _, symbols in grammar.rules.named()]
+    numbers_below_one = _uniform(generator)
+    while True:
+        root = Tree(grammar.start, [])
+        agenda = [root]
+        used = 0
+        while agenda:
+            node = agenda.pop()
+            sums, rules = choices[node.label()]
+            rule = rules[bisect_right(sums, next(numbers_below_one))]
+            used += 1
+            if used > max_rules:
+                raise ArgumentError(
+                    f"max_rules must be larger for this grammar: a tree needs more than "
+                    f"{max_rules} rules, {expected(grammar).rules:.4g} are expected"
+                )
+            below = []
+            for symbol in right_sides[rule]:
+                if isinstance(symbol, str):
+                    child = Tree(symbol, [])
+                    below.append(child)
+                    node.append(child)
+                else:
+                    node.append(symbol.text)
+            agenda.extend(reversed(below))
+        yield root
+
+
+def _choices(grammar: Grammar) -> dict[str, tuple[list[float], list[int]]]:
+    """For each nonterminal its possible rules, and up to which number each one is chosen."""
+    probabilities = np.exp(grammar.numpy_log_weights)
+    choices = {}
+    for name, numbers in grammar.rules_by_left_side.items():
+        possible = numbers[probabilities[numbers] > 0]
+        sums = np.cumsum(probabilities[possible])
+        # They sum to 1 up to rounding; a number below 1 must always find a rule.
+        choices[name] = ((sums / sums[-1:]).tolist(), possible.tolist())
+    return choices
+
+
+def check_samplable(grammar: Grammar) -> None:
+    """Raise ArgumentError, which says why and what helps, where trees cannot be drawn."""
+    found = consistency(grammar)
+    helps = "; grammar.normalised() makes probabilities of the weights"
+    if not found.proper:
+        raise ArgumentError(
+            "the weights of the rules of each left side must sum to 1 to draw from them. "
+            f"Got a grammar where they do not{helps}"
+        )
+    if found.leaking:
+        names = ", ".join(found.leaking[:5])
+        raise ArgumentError(
+            f"every nonterminal that is met must have a finite tree. Got none for {names}{helps}"
+        )
+    if found.consistent is False:
+        raise ArgumentError(
+            "the probabilities of all finite trees must sum to 1, or some drawings never end. "
+            f"Got a spectral radius of {found.spectral_radius:.6g}, above 1{helps}"
+        )
+    if found.consistent is None or not np.isfinite(expected(grammar).rules):
+        raise ArgumentError(
+            "the expected number of rules in a tree must be finite. Got a grammar where it is "
+            f"infinite (spectral radius {found.spectral_radius:.6g})"
+        )
+
+
+def _uniform(generator: torch.Generator | None) -> Iterator[float]:
+    """Numbers of at least 0 and below 1, without end."""
+    while True:
+        yield from torch.rand(_BLOCK, generator=generator, dtype=torch.float64).tolist()

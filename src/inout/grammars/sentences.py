@@ -1,0 +1,211 @@
+"""What can be parsed: sentences and lattices of words, with brackets not to be crossed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inout._core.errors import ArgumentError
+from inout.grammars.normal_form import NormalForm
+from inout.grammars.words import Vocabulary
+from inout.kernels.parsing.arrays import SentenceArrays
+
+Integers = NDArray[np.int64]
+Brackets = Iterable[tuple[int, int]]
+
+
+class Arc(NamedTuple):
+    """A word between two states of a lattice."""
+
+    source: int
+    target: int
+    word: str
+    log_weight: float = 0.0
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Sentences that share words, with weights: a graph of states 0, 1, …, n joined by words.
+
+    Arcs go from lower to higher states; a path from 0 to n is a sentence. Its weight is the
+    product of those of its arcs. Spans of constituents are pairs of states.
+
+    >>> Lattice(
+    ...     [(0, 1, "wreck"), (1, 2, "a"), (2, 3, "nice"), (0, 2, "recognise"), (3, 4, "beach")]
+    ... )
+    Lattice(5 words, 5 states)
+    """
+
+    arcs: tuple[Arc, ...]
+
+    def __init__(self, arcs: Iterable[Arc | Sequence[object]]) -> None:
+        rows = tuple(_arc(row) for row in arcs)
+        object.__setattr__(self, "arcs", rows)
+
+    @property
+    def steps(self) -> int:
+        """The number of the last state."""
+        return max((arc.target for arc in self.arcs), default=0)
+
+    def __repr__(self) -> str:
+        return f"Lattice({len(self.arcs)} words, {self.steps + 1} states)"
+
+
+def _arc(row: Arc | Sequence[object]) -> Arc:
+    try:
+        arc = Arc(*row)
+        good = 0 <= arc.source < arc.target and isinstance(arc.word, str)
+        good = good and arc.log_weight < np.inf  # NaN is not
+    except TypeError:
+        good = False
+    if not good:
+        raise ArgumentError(
+            "an arc must be (source, target, word) or (source, target, word, log-weight), the "
+            f"target after the source, the log-weight no NaN or inf. Got {row!r:.80}"
+        )
+    return arc
+
+
+Words = Sequence[str] | Lattice
+
+
+class Compiled(NamedTuple):
+    """Sentences as the kernels read them; the rule, arc weight, cell and word of each entry."""
+
+    arrays: SentenceArrays
+    rules: Integers  # [entries] numbers of rules of the normal form
+    log_weights: NDArray[np.float64]  # [entries]
+    cells: Integers  # [entries]
+    words: list[str]  # [entries], as given
+
+
+def check_words(words: Any) -> None:
+    """Refuse what is no sentence; a string above all, which would be one of letters."""
+    if isinstance(words, Lattice):
+        return
+    if isinstance(words, str) or not isinstance(words, Sequence):
+        raise ArgumentError(
+            f"words must be a sequence of strings, as made by split(). Got {words!r:.80}"
+        )
+    for place, word in enumerate(words):
+        if not isinstance(word, str):
+            raise ArgumentError(f"words must be strings. Got {word!r:.80} at place {place}")
+
+
+def known_form(words: Words, form: NormalForm, vocabulary: Vocabulary | None) -> list[str]:
+    """The words with classes in place of those that the grammar does not have."""
+    tokens = [arc.word for arc in words.arcs] if isinstance(words, Lattice) else list(words)
+    if vocabulary is None:
+        return tokens
+    starts = [arc.source == 0 for arc in words.arcs] if isinstance(words, Lattice) else None
+    return [
+        word
+        if word in form.lexicon
+        else vocabulary.class_of(word, first=place == 0 if starts is None else starts[place])
+        for place, word in enumerate(tokens)
+    ]
+
+
+def length(words: Words) -> int:
+    """The number of steps between states, for a plain sentence that of words."""
+    return words.steps if isinstance(words, Lattice) else len(words)
+
+
+def compile_sentences(
+    sentences: Sequence[Words],
+    form: NormalForm,
+    vocabulary: Vocabulary | None,
+    brackets: Sequence[Brackets] | None = None,
+) -> Compiled:
+    """All entries of all words, in the order of the kernels; O(entries)."""
+    nothing = np.empty(0, np.int64)
+    lengths = np.array([length(words) for words in sentences], dtype=np.int64)
+    starts = np.append(0, lengths.cumsum())
+    first_cells = np.append(0, (lengths**2).cumsum())
+    # (sentence, source, target, place in the sentence, its rules) of each word, unit steps first.
+    units: list[list[tuple[Integers, float, int, str]]] = [[] for _ in range(int(starts[-1]))]
+    wide: list[tuple[int, Integers, float, str]] = []
+    for b, words in enumerate(sentences):
+        known = known_form(words, form, vocabulary)
+        n = int(lengths[b])
+        if isinstance(words, Lattice):
+            arcs = words.arcs
+        else:
+            arcs = tuple(Arc(i, i + 1, word) for i, word in enumerate(words))
+        for arc, word in zip(arcs, known, strict=True):
+            rules = form.lexicon.get(word, nothing)
+            cell = int(first_cells[b]) + arc.source * n + arc.target - 1
+            if arc.target == arc.source + 1:
+                place = int(starts[b]) + arc.source
+                units[place].append((rules, arc.log_weight, cell, arc.word))
+            else:
+                wide.append((cell, rules, arc.log_weight, arc.word))
+    wide.sort(key=lambda entry: entry[0])
+    narrow = [entry for place in units for entry in place]
+    counts = np.array([sum(len(e[0]) for e in place) for place in units], dtype=np.int64)
+    entries = [*narrow, *((rules, log, cell, word) for cell, rules, log, word in wide)]
+    sizes = np.array([len(e[0]) for e in entries], dtype=np.int64)
+    rules = np.concatenate([nothing, *(e[0] for e in entries)])
+    cells = np.repeat(np.array([e[2] for e in entries], dtype=np.int64), sizes)
+    symbols = form.table.lhs[rules].astype(np.int32)
+    num_units = int(counts.sum())
+    arc_offsets = nothing
+    if wide:
+        arc_offsets = np.searchsorted(cells[num_units:], np.arange(int(first_cells[-1]) + 1))
+    arrays = SentenceArrays(
+        starts,
+        np.append(0, counts.cumsum()),
+        symbols[:num_units],
+        arc_offsets,
+        symbols[num_units:],
+        *_masks(lengths, brackets),
+    )
+    return Compiled(
+        arrays,
+        rules,
+        np.repeat(np.array([e[1] for e in entries], dtype=np.float64), sizes),
+        cells,
+        [word for entry in entries for word in [entry[3]] * len(entry[0])],
+    )
+
+
+def _masks(lengths: Integers, brackets: Sequence[Brackets] | None) -> tuple[NDArray[np.bool_], ...]:
+    """The spans [cells 1] that cross no bracket, nothing if there is none to cross."""
+    if brackets is None or not any(True for given in brackets for _ in given):
+        return ()
+    parts = [
+        crossing_free(int(n), given).reshape(-1, 1)
+        for n, given in zip(lengths, brackets, strict=True)
+    ]
+    return (np.concatenate(parts),)
+
+
+def crossing_free(n: int, brackets: Brackets) -> NDArray[np.bool_]:
+    """Which spans i..j (both inclusive) cross none of the brackets (i, j), j exclusive: [n n].
+
+    >>> crossing_free(3, [(0, 2)]).astype(int)
+    array([[1, 1, 1],
+           [1, 1, 0],
+           [1, 1, 1]])
+    """
+    free = np.ones((n, n), dtype=bool)
+    starts, ends = np.arange(n)[:, None], np.arange(1, n + 1)[None, :]
+    for pair in brackets:
+        try:
+            low, high = pair
+            good = 0 <= low < high <= n
+        except (TypeError, ValueError):
+            good = False
+        if not good:
+            raise ArgumentError(
+                f"a bracket must be a pair (i, j) with 0 <= i < j <= {n}. Got {pair!r:.80}"
+            )
+        free &= ~(
+            ((starts < low) & (low < ends) & (ends < high))
+            | ((low < starts) & (starts < high) & (high < ends))
+        )
+    return free

@@ -1,0 +1,1 @@
+"""Grammars in other forms with the same trees, and the way back."""

@@ -1,0 +1,1 @@
+"""Posteriors of binary rules over spans, only those above a threshold."""

@@ -1,0 +1,1 @@
+"""Trees from the charts of sparse grammars: best, k best, sampled, likely in parts; counts."""

@@ -1,0 +1,1 @@
+"""The k best trees of each sentence."""

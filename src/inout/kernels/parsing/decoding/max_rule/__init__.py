@@ -1,0 +1,1 @@
+"""The tree whose parts are likely, one by one."""

@@ -1,0 +1,1 @@
+"""Sentences of a sparse probabilistic grammar that begin with given words."""

@@ -1,0 +1,96 @@
+"""What training functions check about their arguments, before any work."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from inout._core.errors import ArgumentError
+from inout.learning.model import Parameters, as_array
+
+
+def checked_corpus(corpus: Any) -> Sequence[Any]:
+    """The corpus, which can be counted and gone through more than once, with something in it."""
+    if isinstance(corpus, str | bytes | Mapping) or not isinstance(corpus, Iterable):
+        raise ArgumentError(f"corpus must be a sequence of sentences. Got {corpus!r:.80}")
+    sentences: Any = corpus
+    if not (hasattr(corpus, "__len__") and hasattr(corpus, "__getitem__")):
+        sentences = list(corpus)
+    if not len(sentences):
+        raise ArgumentError("corpus must have at least one sentence. Got none")
+    return sentences  # type: ignore[no-any-return]
+
+
+def checked_frequencies(frequencies: Any, size: int) -> Float[np.ndarray, " b"]:
+    """How often each sentence occurs, as an array; once each if None."""
+    if frequencies is None:
+        return np.ones(size)
+    if isinstance(frequencies, Tensor):
+        frequencies = frequencies.detach().cpu().numpy()
+    try:
+        array = np.array(frequencies, np.float64)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"frequencies must be numbers. Got {frequencies!r:.80}") from None
+    if array.shape != (size,):
+        raise ArgumentError(
+            f"frequencies must be one number for each of {size} sentences. Got {list(array.shape)}"
+        )
+    bad = ~(np.isfinite(array) & (array >= 0))
+    if bad.any():
+        place = int(np.flatnonzero(bad)[0])
+        raise ArgumentError(
+            f"frequencies must be finite and at least 0. Got {array[place]} at {place}"
+        )
+    if not array.any():
+        raise ArgumentError("frequencies must not all be 0")
+    return array
+
+
+def checked_starts(
+    starts: Any, parameters: Parameters, *, same_zeros: bool
+) -> list[Float[np.ndarray, " p"]]:
+    """The log-weights of each further starting point; `same_zeros`: as those of the model."""
+    if isinstance(starts, Tensor | str | Mapping) or not isinstance(starts, Sequence):
+        raise ArgumentError(f"starts must be a list of log-weights or models. Got {starts!r:.80}")
+    size, found = len(parameters.log_weights), []
+    for number, start in enumerate(starts):
+        name = f"starts[{number}]"
+        weights = as_array(name, getattr(start, "log_weights", start), size)
+        # Densities over different sets of parameters cannot be compared.
+        if same_zeros and not np.array_equal(weights == -np.inf, parameters.log_weights == -np.inf):
+            raise ArgumentError(f"{name} must have its zeros where the model has them")
+        found.append(weights)
+    return found
+
+
+def checked_number(name: str, value: Any, least: float, *, above: bool = False) -> float:
+    """`value` as a finite float of at least `least` (or `above` it)."""
+    fine = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    number = float(value) if fine else math.nan
+    if not (math.isfinite(number) and (number > least if above else number >= least)):
+        wanted = "above" if above else "of at least"
+        raise ArgumentError(f"{name} must be a number {wanted} {least:g}. Got {value!r:.80}")
+    return number
+
+
+def checked_generator(generator: Any, *, needed: bool) -> torch.Generator | None:
+    """The generator, which may only be missing where nothing is drawn."""
+    if generator is None and not needed:
+        return None
+    if not isinstance(generator, torch.Generator):
+        wanted = "must be a torch.Generator" + (", for restarts draws at random" if needed else "")
+        raise ArgumentError(f"generator {wanted}. Got {generator!r:.80}")
+    return generator
+
+
+def checked_progress(progress: Any) -> None:
+    """Raise unless progress can be told."""
+    if not (isinstance(progress, bool) or callable(progress)):
+        raise ArgumentError(f"progress must be True, False or a function. Got {progress!r:.80}")

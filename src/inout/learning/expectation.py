@@ -1,0 +1,94 @@
+"""The E step: expected counts are the gradient of the log-likelihood."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from inout.learning.errors import TrainingError
+from inout.learning.model import LogPartitions
+
+# A sum of log Z is right to about this share of its terms; the tolerance of the whole library.
+ROUNDING = 1e-10
+NOISE = 4 * float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What the E step finds at one setting of the parameters."""
+
+    log_likelihood: float  # Σ frequency · log Z over the sentences that have an analysis
+    counts: Float[np.ndarray, " p"]
+    analysed: Bool[np.ndarray, " b"]
+    scale: float  # Σ frequency · (1 + |log Z|): rounding errors are relative to this
+
+    @property
+    def rounding(self) -> float:
+        """An error that the log-likelihood cannot have; a fall by more is a fall."""
+        return ROUNDING * self.scale
+
+    @property
+    def noise(self) -> float:
+        """An error that the log-likelihood is likely to have; a rise by less is none."""
+        return NOISE * self.scale
+
+
+def expect(
+    log_partitions: LogPartitions,
+    log_weights: Float[np.ndarray, " p"],
+    frequencies: Float[np.ndarray, " b"],
+) -> Expectation:
+    """The log-likelihood of a corpus and its gradient, the expected counts.
+
+    Sentences without analysis are left out: their log Z is -inf, its gradient 0. The cost is that
+    of log Z and its gradient.
+    """
+    weights = torch.from_numpy(log_weights.copy()).requires_grad_()
+    log_z = log_partitions(weights)
+    if log_z.shape != frequencies.shape:
+        raise TrainingError(
+            f"the model's likelihood must give one number for each of the {len(frequencies)} "
+            f"sentences. Got {list(log_z.shape)}"
+        )
+    values = log_z.detach().cpu().double().numpy()
+    bad = np.isnan(values) | (values == np.inf)
+    if bad.any():
+        place = int(np.flatnonzero(bad)[0])
+        raise TrainingError(
+            f"log Z must be finite or -inf. Got {values[place]} for sentence {place}"
+        )
+    analysed = values > -np.inf
+    kept = np.where(analysed, frequencies, 0.0)
+    terms = kept[analysed] * values[analysed]
+    return Expectation(
+        log_likelihood=math.fsum(terms),  # exact, hence the same in any order of the sentences
+        counts=_gradient(log_z, weights, kept),
+        analysed=analysed,
+        scale=float(np.abs(terms).sum() + kept.sum()),
+    )
+
+
+def _gradient(
+    log_z: Tensor, weights: Tensor, frequencies: Float[np.ndarray, " b"]
+) -> Float[np.ndarray, " p"]:
+    if not log_z.requires_grad:  # no sentence uses any parameter
+        return np.zeros(len(weights))
+    factors = torch.from_numpy(frequencies).to(log_z.device, log_z.dtype)
+    (gradient,) = torch.autograd.grad(log_z, weights, factors, allow_unused=True)
+    if gradient is None:
+        return np.zeros(len(weights))
+    counts: NDArray[np.float64] = gradient.cpu().double().numpy()
+    bad = ~(counts >= -ROUNDING * (1.0 + np.abs(counts).max()))  # NaN as well
+    if bad.any():
+        place = int(np.flatnonzero(bad)[0])
+        raise TrainingError(
+            "the gradient of log Z must be expected counts, which are not negative. "
+            f"Got {counts[place]} for parameter {place}"
+        )
+    return np.maximum(counts, 0.0)

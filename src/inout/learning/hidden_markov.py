@@ -1,0 +1,239 @@
+"""`HiddenMarkovModel`: hidden Markov models as generative models, for `em`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from inout._core.checks import as_log_weights, at_least
+from inout._core.errors import ArgumentError
+from inout.distributions import HMM
+from inout.distributions.arguments import is_integer, refuse_bad_values
+from inout.learning.model import LogPartitions
+
+# A batch is padded to its longest sequence, so one has no sequence much shorter than that, and no
+# more potentials than fit a cache or two.
+_SHORTEST = 0.7
+_BATCH = 2**21
+
+
+class HiddenMarkovModel:
+    """Sequences of symbols that hidden states emit; a sequence is as long as it is.
+
+    `initial` [s], `transition` [s s] (from, to) and `emission` [s v] are log-probabilities. A
+    corpus is a list of sequences of symbol numbers. The parameters stand in `log_weights` in this
+    order; each row is a distribution. `HMM` has the queries about the states of given sequences.
+
+    >>> import torch
+    >>> coin = HiddenMarkovModel(
+    ...     *(
+    ...         torch.tensor(p, dtype=torch.float64).log()
+    ...         for p in ([0.5, 0.5], [[0.9, 0.1], [0.1, 0.9]], [[0.5, 0.5], [0.1, 0.9]])
+    ...     )
+    ... )
+    >>> coin.likelihood([[0], [1, 1]])(coin.log_weights).exp()
+    tensor([0.3000, 0.5220], dtype=torch.float64)
+    """
+
+    def __init__(
+        self,
+        initial: Float[Tensor, " s"],
+        transition: Float[Tensor, "s s"],
+        emission: Float[Tensor, "s v"],
+    ) -> None:
+        given = {"initial": initial, "transition": transition, "emission": emission}
+        for name, part in given.items():
+            if not isinstance(part, Tensor):
+                raise ArgumentError(f"{name} must be a tensor. Got {part!r:.80}")
+            refuse_bad_values(name, part)
+        if emission.ndim != 2 or 0 in emission.shape:
+            raise ArgumentError(f"emission must be [s v]. Got {list(emission.shape)}")
+        s = emission.shape[0]
+        for name, wanted in (("initial", (s,)), ("transition", (s, s))):
+            if given[name].shape != wanted:
+                raise ArgumentError(f"{name} must be {list(wanted)}. Got {list(given[name].shape)}")
+        self._initial, self._transition, self._emission = (
+            part.to(torch.float64, copy=True) for part in given.values()
+        )
+
+    @staticmethod
+    def random(states: int, symbols: int, *, generator: torch.Generator) -> HiddenMarkovModel:
+        """A model whose distributions are drawn uniformly from all of that size."""
+        s, v = at_least("states", states, 1), at_least("symbols", symbols, 1)
+
+        def drawn(*shape: int) -> Tensor:
+            variates = torch.empty(shape, dtype=torch.float64, device=generator.device)
+            return variates.exponential_(generator=generator).log().log_softmax(-1)
+
+        return HiddenMarkovModel(drawn(s), drawn(s, s), drawn(s, v))
+
+    @property
+    def initial(self) -> Float[Tensor, " s"]:
+        """The log-probability of each state at the beginning."""
+        return self._initial
+
+    @property
+    def transition(self) -> Float[Tensor, "s s"]:
+        """The log-probability of each state (second) after each state (first)."""
+        return self._transition
+
+    @property
+    def emission(self) -> Float[Tensor, "s v"]:
+        """The log-probability of each symbol in each state."""
+        return self._emission
+
+    @cached_property
+    def log_weights(self) -> Float[Tensor, " p"]:
+        """All parameters: initial, transition, emission."""
+        parts = (self._initial, self._transition, self._emission)
+        return torch.cat([part.reshape(-1) for part in parts])
+
+    @cached_property
+    def distributions(self) -> Int[np.ndarray, " p"]:
+        """The number of the distribution of each parameter."""
+        s, v = self._emission.shape
+        transition, emission = 1 + np.arange(s), 1 + s + np.arange(s)
+        return np.concatenate([np.zeros(s, int), transition.repeat(s), emission.repeat(v)])
+
+    def with_log_weights(
+        self, log_weights: Tensor | NDArray[np.float64] | Sequence[float]
+    ) -> HiddenMarkovModel:
+        """A model of the same size with other parameters [p]; a tensor keeps its graph."""
+        size = len(self.distributions)
+        return HiddenMarkovModel(*self._split(as_log_weights("log_weights", log_weights, size)))
+
+    def _split(self, log_weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        s, v = self._emission.shape
+        initial, transition, emission = torch.split(log_weights, [s, s * s, s * v])
+        return initial, transition.reshape(s, s), emission.reshape(s, v)
+
+    def likelihood(self, corpus: Iterable[Any]) -> LogPartitions:
+        """A function of the parameters [p] that gives the log-probability of each sequence [b].
+
+        Sequences of about the same length go together; O(n s²) time for one of n symbols.
+        """
+        sequences = self._checked_sequences(corpus)
+        batches = list(self._batches(sequences))
+        order = [number for batch in batches for number in batch.numbers]
+        places = torch.empty(len(order), dtype=torch.long)
+        places[torch.tensor(order, dtype=torch.long)] = torch.arange(len(order))
+
+        def log_partitions(log_weights: Float[Tensor, " p"]) -> Float[Tensor, " b"]:
+            parts = self._split(log_weights)
+            found = [HMM(*parts, batch.symbols, batch.lengths).log_partition() for batch in batches]
+            return torch.cat([log_weights.new_empty(0), *found])[places]
+
+        return log_partitions
+
+    def states(self, corpus: Iterable[Any]) -> HMM:
+        """The distribution over the hidden states of sequences, as one batch [b n]."""
+        sequences = self._checked_sequences(corpus)
+        lengths = torch.tensor([len(sequence) for sequence in sequences], dtype=torch.long)
+        symbols = pad_sequence(sequences, batch_first=True)
+        return HMM(self._initial, self._transition, self._emission, symbols, lengths)
+
+    def sample(
+        self, lengths: Iterable[int], *, generator: torch.Generator
+    ) -> list[Int[Tensor, " n"]]:
+        """Sequences of symbols of the given lengths, each drawn independently.
+
+        O(s + v) time for each symbol; the weights must be probabilities.
+        """
+        wanted = [at_least("lengths", length, 0) for length in lengths]
+        initial, transition, emission = (
+            part.detach().to(generator.device).exp() for part in self._parts_checked_as_proper()
+        )
+        states = torch.empty(0, dtype=torch.long)
+        columns = []
+        for place in range(max(wanted, default=0)):
+            rows = transition[states] if place else initial.expand(len(wanted), -1)
+            states = torch.multinomial(rows, 1, generator=generator)[:, 0]
+            columns.append(torch.multinomial(emission[states], 1, generator=generator)[:, 0])
+        symbols = torch.stack(columns, 1).cpu() if columns else torch.empty(len(wanted), 0).long()
+        return [row[:length].clone() for row, length in zip(symbols, wanted, strict=True)]
+
+    def lengths(self, corpus: Iterable[Any]) -> Int[np.ndarray, " b"]:
+        """The number of symbols of each sequence."""
+        return np.array([len(sequence) for sequence in corpus], np.int64)
+
+    def fingerprint(self) -> str:
+        """The sizes, which with the parameters say everything."""
+        return f"HiddenMarkovModel {list(self._emission.shape)}"
+
+    def __repr__(self) -> str:
+        s, v = self._emission.shape
+        return f"HiddenMarkovModel({s} states, {v} symbols)"
+
+    def _parts_checked_as_proper(self) -> tuple[Tensor, Tensor, Tensor]:
+        parts = self._initial, self._transition, self._emission
+        for name, part in zip(("initial", "transition", "emission"), parts, strict=True):
+            total = part.detach().exp().sum(-1)
+            if not bool(((total - 1).abs() < 1e-6).all()):
+                raise ArgumentError(f"{name} must sum to 1 to be sampled from. Got {total}")
+        return parts
+
+    def _checked_sequences(self, corpus: Iterable[Any]) -> list[Tensor]:
+        """Each sequence as a tensor of symbol numbers."""
+        v = self._emission.shape[1]
+        if isinstance(corpus, str | bytes) or not isinstance(corpus, Iterable):
+            raise ArgumentError(f"corpus must be a list of sequences. Got {corpus!r:.80}")
+        found = []
+        for number, sequence in enumerate(corpus):
+            try:
+                symbols = torch.as_tensor(sequence).cpu()
+            except (TypeError, ValueError, RuntimeError):
+                symbols = torch.tensor(torch.nan)
+            if symbols.numel() == 0:
+                symbols = symbols.long()
+            if symbols.ndim != 1 or not is_integer(symbols):
+                raise ArgumentError(
+                    "corpus must hold sequences of symbol numbers. "
+                    f"Got {sequence!r:.80} as sequence {number}"
+                )
+            if len(symbols) and not (int(symbols.min()) >= 0 and int(symbols.max()) < v):
+                bad = next(x for x in symbols.tolist() if not 0 <= x < v)
+                raise ArgumentError(
+                    f"corpus must have symbols in 0..{v - 1}. Got {bad} in sequence {number}"
+                )
+            found.append(symbols.long())
+        return found
+
+    def _batches(self, sequences: list[Tensor]) -> Iterable[_Batch]:
+        lengths = [len(sequence) for sequence in sequences]
+        order = sorted(range(len(sequences)), key=lambda number: -lengths[number])
+        most = _BATCH // self._emission.shape[0]
+        first = 0
+        while first < len(order):
+            longest = lengths[order[first]]
+            last = first + 1
+            while (
+                last < len(order)
+                and lengths[order[last]] >= _SHORTEST * longest
+                and (last - first + 1) * longest <= most
+            ):
+                last += 1
+            numbers = order[first:last]
+            yield _Batch(
+                numbers,
+                pad_sequence([sequences[number] for number in numbers], batch_first=True),
+                torch.tensor([lengths[number] for number in numbers]),
+            )
+            first = last
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Some sequences of a corpus, padded."""
+
+    numbers: list[int]
+    symbols: Int[Tensor, "b n"]
+    lengths: Int[Tensor, " b"]

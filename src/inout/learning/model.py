@@ -1,0 +1,115 @@
+"""`GenerativeModel`: what a model must offer to be trained by EM, and its parameters in arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from inout._core.checks import as_log_weights
+from inout._core.errors import ArgumentError
+
+LogPartitions = Callable[[Tensor], Tensor]
+Own = TypeVar("Own")  # typing.Self, which beartype does not take here
+
+
+@runtime_checkable
+class GenerativeModel(Protocol):
+    """A model whose parameters are probabilities, and whose log Z of a sentence is differentiable.
+
+    That is all EM needs: the gradient of Σ log Z is the expected number of times that each
+    parameter is used (Eisner 2016, section 3), and the maximisation divides these numbers by
+    their sum in each distribution.
+
+    Two further methods are used where a model has them. `lengths(corpus)` gives the number of
+    words of each sentence (by default `len(sentence)`), for the perplexity. `fingerprint()` gives
+    a text that differs from that of every other model, for checkpoints (by default the text of
+    a grammar's rules; of other models the name of the class and the parameters).
+    """
+
+    @property
+    def log_weights(self) -> Tensor:
+        """All parameters [p] as natural logs, -inf for what is impossible."""
+
+    @property
+    def distributions(self) -> NDArray[np.int64]:
+        """The number of the distribution [p] that each parameter belongs to; each sums to 1."""
+
+    def with_log_weights(self: Own, log_weights: Tensor) -> Own:
+        """The same model with other parameters."""
+
+    def likelihood(self, corpus: Any) -> LogPartitions:
+        """A function of the parameters [p] that gives log Z of every sentence [b].
+
+        What does not depend on the parameters is done here, once. -inf stands for a sentence that
+        has no analysis.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """The parameters of a model and the distributions that they form, in arrays."""
+
+    log_weights: NDArray[np.float64]  # [p]
+    groups: NDArray[np.int64]  # [p], numbered without gaps
+    num_groups: int
+
+    @staticmethod
+    def of(model: GenerativeModel) -> Parameters:
+        """The parameters of a model, checked."""
+        wanted = ("log_weights", "distributions", "with_log_weights", "likelihood")
+        missing = [name for name in wanted if not hasattr(model, name)]
+        if missing:
+            raise ArgumentError(
+                f"model must be a GenerativeModel. Got {type(model).__name__} without "
+                + ", ".join(missing)
+            )
+        given = np.asarray(model.distributions)
+        if given.ndim != 1 or given.dtype.kind not in "iu" or not given.size:
+            raise ArgumentError(
+                "model.distributions must be integers [p], at least one. "
+                f"Got {given.dtype} {list(given.shape)}"
+            )
+        log_weights = as_array("model.log_weights", model.log_weights, given.size)
+        _, groups = np.unique(given, return_inverse=True)
+        return Parameters(log_weights, groups.astype(np.int64), int(groups.max()) + 1)
+
+    def totals(self, values: Float[np.ndarray, " p"]) -> Float[np.ndarray, " p"]:
+        """For each parameter the sum of the values of its distribution."""
+        sums = np.bincount(self.groups, weights=values, minlength=self.num_groups)
+        return sums[self.groups]
+
+    def normalised(self, log_weights: Float[np.ndarray, " p"]) -> Float[np.ndarray, " p"]:
+        """The log-weights, each distribution divided by its sum; one without any weight stays.
+
+        >>> two = Parameters(np.zeros(3), np.array([0, 0, 1]), 2)
+        >>> np.exp(two.normalised(np.log([3.0, 1.0, 5.0])))
+        array([0.75, 0.25, 1.  ])
+        """
+        largest = np.full(self.num_groups, -np.inf)
+        np.maximum.at(largest, self.groups, log_weights)
+        shift = np.where(largest == -np.inf, 0.0, largest)[self.groups]
+        totals = self.totals(np.exp(log_weights - shift))
+        return log_weights - shift - np.log(np.where(totals > 0, totals, 1.0))
+
+
+def as_array(name: str, values: Any, size: int) -> Float[np.ndarray, " p"]:
+    """Log-weights [size] as a float64 array of their own, on the CPU, outside any graph."""
+    tensor = as_log_weights(name, values, size).detach()
+    array: NDArray[np.float64] = tensor.cpu().double().numpy().copy()
+    return array
+
+
+def sentence_lengths(model: GenerativeModel, corpus: Any) -> Int[np.ndarray, " b"] | None:
+    """The number of words of each sentence; None where nobody knows."""
+    if hasattr(model, "lengths"):
+        return np.asarray(model.lengths(corpus), np.int64)
+    try:
+        return np.array([len(sentence) for sentence in corpus], np.int64)
+    except TypeError:
+        return None

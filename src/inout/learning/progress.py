@@ -1,0 +1,144 @@
+"""How far training is: what callbacks are told, and a bar on the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+from inout._core.errors import ArgumentError
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The state of a training run after an iteration.
+
+    `log_likelihood` is what `em` reports; `objective` has the prior or the penalty in it.
+    """
+
+    run: int  # which starting point, from 0
+    runs: int
+    iteration: int  # 0: the starting point itself was evaluated
+    max_iterations: int
+    log_likelihood: float
+    objective: float
+    perplexity: float | None  # for each word; None where nobody knows how many words there are
+    iterations_left: int  # of this run, as far as can be told
+    seconds_left: float | None  # of all runs, as far as can be told
+
+
+Callback = Callable[[Progress], None]
+
+
+class Clock:
+    """Estimates how long training will still take, from the changes and times so far."""
+
+    def __init__(self, tolerance: float, max_iterations: int, runs: int) -> None:
+        self._tolerance, self._max_iterations, self._runs = tolerance, max_iterations, runs
+        self._started, self._done = monotonic(), 0
+        self._finished_runs: list[int] = []  # their numbers of iterations
+
+    def tick(self) -> None:
+        """Note that an iteration is done."""
+        self._done += 1
+
+    def run_ended(self, iterations: int) -> None:
+        """Note that a run is done."""
+        self._finished_runs.append(iterations)
+
+    def iterations_left(self, objectives: Sequence[float]) -> int:
+        """Steps until the relative change falls below the tolerance, at the rate of late.
+
+        EM converges linearly: each change is a near constant share of the one before.
+        """
+        most = max(self._max_iterations - (len(objectives) - 1), 0)
+        if len(objectives) < 3 or self._tolerance <= 0:
+            return most
+        before, last = (
+            (objectives[k] - objectives[k - 1]) / max(abs(objectives[k]), 1e-300) for k in (-2, -1)
+        )
+        if last <= self._tolerance:
+            return 0
+        if not 0 < last < before:
+            return most
+        return min(most, math.ceil(math.log(self._tolerance / last) / math.log(last / before)))
+
+    def seconds_left(self, run: int, iterations_left: int, iterations_done: int) -> float | None:
+        """Seconds for the rest of this run and those after it; None before the first step."""
+        if not self._done:
+            return None
+        each = (monotonic() - self._started) / self._done
+        runs_seen = [*self._finished_runs, iterations_done + iterations_left]
+        a_run = sum(runs_seen) / len(runs_seen)
+        return each * (iterations_left + (self._runs - run - 1) * a_run)
+
+
+@contextmanager
+def reporter(progress: bool | Callback, name: str) -> Iterator[Callback]:
+    """The function to tell: the caller's, or one that moves a bar on stderr, if a terminal."""
+    if callable(progress):
+        yield progress
+        return
+    if not isinstance(progress, bool):
+        raise ArgumentError(f"progress must be True, False or a function. Got {progress!r:.80}")
+    if not progress:
+        yield _ignore
+        return
+    with _bar(name) as show:
+        yield show
+
+
+def _ignore(progress: Progress) -> None:
+    """Nobody wants to know."""
+
+
+@contextmanager
+def _bar(name: str) -> Iterator[Callback]:
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _ignore
+        return
+    columns: list[Any] = [
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[told]}"),
+    ]
+    with Bar(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(name, total=None, told="")
+
+        def show(progress: Progress) -> None:
+            of_runs = f" {progress.run + 1}/{progress.runs}" if progress.runs > 1 else ""
+            total = progress.iteration + progress.iterations_left
+            bar.update(
+                task,
+                description=name + of_runs,
+                completed=progress.iteration,
+                total=max(total, 1),
+                told=describe(progress),
+            )
+
+        yield show
+
+
+def describe(progress: Progress) -> str:
+    """One line: iteration, log-likelihood, perplexity for each word, time left.
+
+    >>> describe(Progress(0, 1, 7, 100, -1234.5, -1234.5, 12.25, 20, 65.0))
+    'iteration 7 · log-likelihood -1234.50 · perplexity 12.25 · about 1:05 left'
+    """
+    parts = [f"iteration {progress.iteration}", f"log-likelihood {progress.log_likelihood:.2f}"]
+    if progress.perplexity is not None:
+        parts.append(f"perplexity {progress.perplexity:.2f}")
+    if progress.seconds_left is not None:
+        minutes, seconds = divmod(round(progress.seconds_left), 60)
+        hours, minutes = divmod(minutes, 60)
+        clock = f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+        parts.append(f"about {clock} left")
+    return " · ".join(parts)

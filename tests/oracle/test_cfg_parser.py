@@ -1,0 +1,405 @@
+"""`Parser` against the definitions, for grammars with empty, unary, cyclic and long rules."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats  # type: ignore[import-untyped]
+
+from inout import ArgumentError, Grammar, Parser
+from inout.grammars import Lattice, Pruning
+from inout.grammars.parses import tree_of
+from inout.grammars.sentences import check_words
+from tests.oracle.chart_cases import derivations, fixed_point, random_grammar, tree_count
+from tests.support import assert_close
+
+SEEDS = range(8)
+SENTENCES = ["", "a", "b", "ab", "aab", "abba"]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_sums_and_expected_counts(seed: int) -> None:
+    grammar = random_grammar(np.random.default_rng(seed))
+    parser = Parser(grammar)
+    for sentence in SENTENCES:
+        words = list(sentence)
+        total, counts = fixed_point(grammar, words)
+        log_z = parser.log_partition(words)
+        assert_close(log_z.exp(), total)
+        expected = counts / total if total else counts
+        assert_close(parser.expected_counts(words), torch.from_numpy(expected), rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_gradients_of_both_orders(seed: int) -> None:
+    grammar = random_grammar(np.random.default_rng(seed))
+    words = list("aab" if seed % 2 else "ab")
+
+    def log_z(weights: torch.Tensor) -> torch.Tensor:
+        return Parser(grammar.with_log_weights(weights)).log_partition(words)
+
+    weights = grammar.log_weights.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(log_z(weights), weights)
+    assert_close(gradient, Parser(grammar).expected_counts(words))
+    assert torch.autograd.gradcheck(log_z, weights)
+    if seed < 4:
+        assert torch.autograd.gradgradcheck(log_z, weights)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_best_trees(seed: int) -> None:
+    grammar = random_grammar(np.random.default_rng(seed), rules=9)
+    parser = Parser(grammar)
+    for sentence in SENTENCES[:5]:
+        words = list(sentence)
+        least = 1e-7 if len(words) < 3 else 1e-6
+        found = derivations(grammar, words, least)
+        weights = sorted(found.values(), reverse=True)
+        parses = parser.kbest(words, 12) if weights else parser.kbest(words, 3)
+        known = [p for p in parses if p.log_weight > math.log(least) + 1e-9]
+        # Ties may come in any order; the weights may not.
+        assert_close(
+            np.array([p.log_weight for p in known]), np.log(weights[: len(known)]), rtol=1e-12
+        )
+        assert len(known) == min(12, len(weights)) or len(parses) == 12
+        assert len({p.rules for p in parses}) == len(parses)
+        for parse in known:
+            assert parse.rules is not None
+            assert_close(math.exp(parse.log_weight), found[parse.rules])
+            assert parse.tree == tree_of(grammar.rules, parse.rules, words)
+            assert parse.tree is not None
+            assert parse.tree.leaves() == words
+        best = parser.parse(words)
+        if weights:
+            assert_close(best.log_weight, math.log(weights[0]), rtol=1e-12)
+            total = fixed_point(grammar, words)[0]
+            assert_close(best.log_prob, math.log(weights[0] / total))
+        elif parser.log_partition(words) == -math.inf:
+            assert best.tree is None
+            assert best.log_weight == -math.inf
+            assert parses == []
+
+
+@pytest.mark.parametrize("seed", [0, 3, 5])
+def test_samples(seed: int) -> None:
+    grammar = random_grammar(np.random.default_rng(seed))
+    parser, words = Parser(grammar), list("ab")
+    total = fixed_point(grammar, words)[0]
+    draws = 2000
+    generator = torch.Generator().manual_seed(seed)
+    drawn = Counter(p.rules for p in parser.sample(words, draws, generator))
+    known = {d: w / total for d, w in derivations(grammar, words, 1e-6).items()}
+    likely = [d for d, p in known.items() if p * draws >= 8]
+    observed = [drawn[d] for d in likely]
+    expected = [known[d] * draws for d in likely]
+    observed.append(draws - sum(observed))
+    expected.append(draws - sum(expected))
+    if expected[-1] < 5:
+        observed[-2:] = [sum(observed[-2:])]
+        expected[-2:] = [sum(expected[-2:])]
+    assert stats.chisquare(observed, expected).pvalue > 1e-3
+    again = torch.Generator().manual_seed(seed)
+    assert Counter(p.rules for p in parser.sample(words, draws, again)) == drawn
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_marginals(seed: int) -> None:
+    """Counts of anchored rules add up to those of rules and of constituents."""
+    grammar = random_grammar(np.random.default_rng(seed))
+    parser, words = Parser(grammar), list("aba")
+    marginals = parser.marginals(words)
+    counts = parser.expected_counts(words)
+    uses = torch.zeros_like(counts)
+    nodes: Counter[tuple[str, int, int]] = Counter()
+    for (rule, i, j), value in marginals.rules.items():
+        uses[rule] += value
+        nodes[grammar.rules[rule].lhs, i, j] += value  # type: ignore[assignment]
+    # Every node of at least one word has one rule.
+    assert nodes.keys() == marginals.constituents.keys()
+    for item, value in marginals.constituents.items():
+        assert_close(nodes[item], value)
+    # The rest of the uses are in empty trees.
+    assert bool((uses <= counts + 1e-9).all())
+    without_empty = random_grammar(np.random.default_rng(seed), empty=False)
+    parser = Parser(without_empty)
+    uses = torch.zeros(len(without_empty), dtype=torch.float64)
+    for (rule, _, _), value in parser.marginals(words).rules.items():
+        uses[rule] += value
+    assert_close(uses, parser.expected_counts(words))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_counts(seed: int) -> None:
+    grammar = random_grammar(np.random.default_rng(seed), empty=seed % 2 == 0, unary=seed % 3 != 0)
+    parser = Parser(grammar)
+    for sentence in SENTENCES:
+        words = list(sentence)
+        assert parser.count(words) == tree_count(grammar, words)
+
+
+def test_counts_of_cycles_and_empty_rules() -> None:
+    def count(text: str, words: str) -> int | float:
+        return Parser(Grammar.from_text(text)).count(list(words))
+
+    assert count("S -> A | 'a'\nA -> S | 'b'", "a") == math.inf
+    assert count("S -> A B\nA -> 'a' | \nB -> 'a' | ", "a") == 2
+    assert count("S -> A B\nA -> 'a' | \nB -> 'a' | ", "") == 1
+    assert count("S -> S S | 'a' |", "a") == math.inf
+    assert count("S -> S S | 'a' |", "") == math.inf
+    # The cycle is there, but no tree of this sentence can have it.
+    assert count("S -> 'a' | A 'b'\nA -> A | 'a'", "a") == 1
+    assert count("S -> 'a' | A 'b'\nA -> A | 'a'", "ab") == math.inf
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_brackets(seed: int) -> None:
+    """No node crosses a bracket: the sum is that over the spans that are left."""
+    # Binary rules only: parts of longer ones may not cross a bracket either.
+    rng = np.random.default_rng(seed)
+    grammar = random_grammar(rng)
+    kept = [n for n, rule in enumerate(grammar.rules) if rule.arity < 3]
+    grammar = Grammar("S", [grammar.rules[n] for n in kept], grammar.log_weights[kept])
+    words, n = list("abab"), 4
+    for brackets in ([(0, 2)], [(1, 3)], [(0, 3), (1, 3)]):
+        allowed = {
+            (i, j)
+            for i in range(n)
+            for j in range(i + 1, n + 1)
+            if not any(i < p < j < q or p < i < q < j for p, q in brackets)
+        }
+        total, counts = fixed_point(grammar, words, allowed)
+        given = Parser(grammar).given(words, brackets=brackets)
+        assert_close(given.log_partition().exp(), total)
+        if total:
+            assert_close(given.expected_counts(), torch.from_numpy(counts / total))
+            whole = fixed_point(grammar, words)[0]
+            assert_close(given.lost_mass(), 1 - total / whole, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_lattices(seed: int) -> None:
+    """The sum over a lattice is the sum over its sentences."""
+    grammar = random_grammar(np.random.default_rng(seed))
+    lattice = Lattice(
+        [(0, 1, "a", -0.5), (1, 2, "b"), (0, 2, "b", -1.0), (2, 3, "a"), (1, 3, "a", 0.3)]
+    )
+    paths = {"aba": -0.5, "ba": -1.0, "aa": -0.2}
+    parser = Parser(grammar)
+    total, counts = 0.0, np.zeros(len(grammar))
+    best = -math.inf
+    for sentence, log in paths.items():
+        value, uses = fixed_point(grammar, list(sentence))
+        total += math.exp(log) * value
+        counts += math.exp(log) * uses
+        best = max(best, log + parser.parse(list(sentence)).log_weight)
+    given = parser.given(lattice)
+    assert_close(given.log_partition().exp(), total)
+    assert_close(given.expected_counts(), torch.from_numpy(counts / total if total else counts))
+    assert_close(given.best().log_weight, best)
+    if total:
+        parse = given.sample(1, torch.Generator().manual_seed(0))[0]
+        assert "".join(parse.words) in paths
+        assert parse.rules is not None
+        expected = float(grammar.log_weights[list(parse.rules)].sum()) + paths["".join(parse.words)]
+        assert_close(parse.log_weight, expected)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_rule_scores(seed: int) -> None:
+    """Scores of rules over spans: against trees one by one, and their gradient."""
+    rng = np.random.default_rng(seed)
+    grammar = random_grammar(rng, unary=seed % 2 == 0, most_weight=0.2, rules=8)
+    parser, words, n = Parser(grammar), list("ab"), 2
+    scores = torch.from_numpy(rng.uniform(-2.0, 0.0, (n, n, len(grammar)))).requires_grad_()
+    given = parser.given(words, rule_scores=scores)
+    weights: dict[tuple[int, ...], float] = {}
+    for rules, weight in derivations(grammar, words, 1e-8).items():
+        spans = tree_spans(grammar, rules, words)
+        extra = sum(float(scores.detach()[i, j - 1, r]) for r, i, j in spans if j > i)
+        weights[rules] = math.log(weight) + extra
+    total = given.log_partition()
+    if not weights:
+        assert total == -math.inf
+        return
+    assert_close(total.exp(), sum(map(math.exp, weights.values())), rtol=1e-4)
+    for parse in given.kbest(5):
+        assert parse.rules is not None
+        assert_close(parse.log_weight, weights[parse.rules])
+    ranked = sorted(weights.values(), reverse=True)
+    found = [p.log_weight for p in given.kbest(5)]
+    assert_close(np.array(found), np.array(ranked[: len(found)]))
+    (gradient,) = torch.autograd.grad(total, scores)
+    expected = np.zeros((n, n, len(grammar)))
+    for (rule, i, j), value in given.marginals().rules.items():
+        expected[i, j - 1, rule] += value
+    assert_close(gradient, torch.from_numpy(expected))
+    assert torch.autograd.gradcheck(
+        lambda x: parser.given(words, rule_scores=x).log_partition(), scores
+    )
+
+
+def tree_spans(
+    grammar: Grammar, rules: tuple[int, ...], words: list[str]
+) -> list[tuple[int, int, int]]:
+    """(rule, start, end) of every node, by recursion."""
+    numbers, place = iter(rules), 0
+    found = []
+
+    def grow(symbol: object) -> None:
+        nonlocal place
+        if not isinstance(symbol, str):
+            place += 1
+            return
+        rule, start = next(numbers), place
+        for child in grammar.rules[rule].rhs:
+            grow(child)
+        found.append((rule, start, place))
+
+    grow("S")
+    assert place == len(words)
+    return found
+
+
+def test_min_risk_maximises_expected_recall() -> None:
+    """Among all trees of the grammar none has more expected labelled constituents."""
+    grammar = Grammar.from_text(
+        "S -> A B [0.6] | B A [0.4]\nA -> A A [0.3] | 'a' [0.7]\n"
+        "B -> A B [0.4] | B B [0.1] | 'a' [0.5]"
+    )
+    parser, words = Parser(grammar), list("aaaaa")
+    posterior = parser.marginals(words).constituents
+    gain = {
+        rules: sum(
+            posterior[grammar.rules[r].lhs, i, j] for r, i, j in tree_spans(grammar, rules, words)
+        )
+        for rules in derivations(grammar, words, 1e-9)
+    }
+    parse = parser.min_risk(words)
+    assert parse.tree is not None
+    labels = [(t.label(), t.leaves()) for t in parse.tree.subtrees()]
+    assert len(labels) == 9
+    # Expected recall of the tree found, by walking it.
+    score = expected_recall(parse.tree, posterior)
+    assert score >= max(gain.values()) - 1e-9
+    assert_close(math.fsum(posterior.values()), 9.0)
+
+
+def expected_recall(tree: object, posterior: dict[tuple[str, int, int], float]) -> float:
+    total, place = 0.0, 0
+
+    def walk(node: object) -> None:
+        nonlocal total, place
+        if isinstance(node, str):
+            place += 1
+            return
+        start = place
+        for child in node:  # type: ignore[attr-defined]
+            walk(child)
+        total += posterior.get((node.label(), start, place), 0.0)  # type: ignore[attr-defined]
+
+    walk(tree)
+    return total
+
+
+def test_pruning_with_a_coarser_grammar() -> None:
+    fine = Grammar.from_text(
+        "S -> A1 B1 [0.5] | A2 B2 [0.5]\nA1 -> A1 A1 [0.2] | 'a' [0.8]\n"
+        "A2 -> A2 A1 [0.3] | 'a' [0.7]\n"
+        "B1 -> 'b' [0.9] | A1 B1 [0.1]\nB2 -> 'b' [0.5] | A2 B2 [0.5]"
+    )
+    coarse = Grammar.from_text(
+        "S -> A B [1.0]\nA -> A A [0.25] | 'a' [0.75]\nB -> 'b' [0.7] | A B [0.3]"
+    )
+    words = list("aaaab")
+    fine_parser = Parser(fine)
+    whole = fine_parser.given(words)
+
+    def label(name: str) -> str:
+        return name.rstrip("12")
+
+    light = fine_parser.given(words, pruning=Pruning(Parser(coarse), 1e-9, label))
+    assert_close(light.log_partition(), whole.log_partition())
+    assert_close(light.lost_mass(), 0.0)
+    hard = fine_parser.given(words, pruning=Pruning(Parser(coarse), 0.5, label))
+    assert hard.log_partition() < whole.log_partition()
+    expected = 1 - math.exp(float(hard.log_partition()) - float(whole.log_partition()))
+    assert_close(hard.lost_mass(), expected)
+    with pytest.raises(ArgumentError, match="coarse grammar"):
+        fine_parser.given(words, pruning=Pruning(Parser(coarse), 0.5))
+
+
+def test_beam_reports_what_it_lost() -> None:
+    grammar = Grammar.from_text(
+        "S -> S S [0.3] | A S [0.1] | 'a' [0.6]\nA -> 'a' [0.01] | S A [0.99]"
+    )
+    parser, words = Parser(grammar), list("aaaa")
+    exact = parser.given(words)
+    rough = parser.given(words, beam=0.3)
+    assert rough.log_z < exact.log_z
+    assert_close(rough.lost_mass(), 1 - math.exp(rough.log_z - exact.log_z))
+    assert exact.lost_mass() == 0.0
+
+
+def test_sentences_without_a_tree_are_answers() -> None:
+    parser = Parser(Grammar.from_text("S -> 'a' S | 'b'"))
+    for words, reason in (
+        (["a", "zebra", "b", "yak"], "unknown: zebra, yak"),
+        (["b", "a"], "no tree of the grammar"),
+        ([], "no empty tree"),
+    ):
+        parse = parser.parse(words)
+        assert parse.tree is None
+        assert parse.log_weight == -math.inf == parse.log_prob
+        assert reason in str(parse.reason)
+        assert parser.log_partition(words) == -math.inf
+        assert parser.kbest(words, 3) == [] == parser.sample(words, 2)
+        assert parser.count(words) == 0
+        assert parser.min_risk(words).tree is None
+        assert parser.parse(words, "max_rule").tree is None
+        assert_close(parser.expected_counts(words), torch.zeros(2, dtype=torch.float64))
+        assert parser.marginals(words).rules == {}
+    assert parser.parse(["zebra"]).unknown == ("zebra",)
+
+
+def test_unknown_words_by_class() -> None:
+    parser = Parser(Grammar.from_text("S -> N V\nN -> 'dogs' | 'UNK-LC-s'\nV -> 'bark' | 'UNK'"))
+    parse = parser.parse(["zebras", "bark"])
+    assert str(parse.tree) == "(S (N zebras) (V bark))"
+    assert parse.unknown == ("zebras",)
+
+
+def test_bad_arguments() -> None:
+    parser = Parser(Grammar.from_text("S -> 'a' S | 'b'"))
+    with pytest.raises(ArgumentError, match="sequence of strings"):
+        parser.parse("a b")
+    with pytest.raises(ArgumentError, match="at place 1"):
+        check_words(["a", 3])  # type: ignore[list-item]
+    with pytest.raises(ArgumentError, match="method must be one of"):
+        parser.parse(["b"], "best")
+    with pytest.raises(ArgumentError, match="k must be"):
+        parser.kbest(["b"], 0)
+    with pytest.raises(ArgumentError, match="bracket must be"):
+        parser.given(["a", "b"], brackets=[(1, 5)])
+    with pytest.raises(ArgumentError, match="rule_scores must be a tensor"):
+        parser.given(["b"], rule_scores=torch.zeros(2, 2, 2))
+    with pytest.raises(ArgumentError, match="NaN"):
+        parser.given(["b"], rule_scores=torch.full((1, 1, 2), math.nan))
+    with pytest.raises(ArgumentError, match="beam"):
+        parser.given(["b"], beam=1.5)
+    with pytest.raises(ArgumentError, match="an arc must be"):
+        Lattice([(1, 1, "a")])
+
+
+def test_divergent_cycles_are_refused() -> None:
+    grammar = Grammar.from_text("S -> A [1.0] | 'a' [0.5]\nA -> S [1.0]")
+    with pytest.raises(ArgumentError, match=r"must have a finite sum.*S, A"):
+        Parser(grammar).log_partition(["a"])
+    # A best tree it has: going round costs nothing and gains nothing.
+    assert_close(Parser(grammar).parse(["a"]).log_weight, math.log(0.5))
+    better = Grammar.from_text("S -> A [2.0] | 'a' [0.5]\nA -> S [1.0]")
+    with pytest.raises(ArgumentError, match="better without end"):
+        Parser(better).parse(["a"])
