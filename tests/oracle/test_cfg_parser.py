@@ -12,8 +12,8 @@ from scipy import stats  # type: ignore[import-untyped]
 
 from inout import ArgumentError, Grammar, Parser
 from inout.grammars import Lattice, Pruning
-from inout.grammars.parses import tree_of
-from inout.grammars.sentences import check_words
+from inout.grammars.parsing.parses import tree_of
+from inout.grammars.parsing.sentences import check_words
 from tests.oracle.chart_cases import derivations, fixed_point, random_grammar, tree_count
 from tests.support import assert_close
 

@@ -16,7 +16,7 @@ from nltk.tree import Tree
 
 from inout._core.errors import ArgumentError
 from inout.grammars import Grammar, Rule, Terminal, diagnose
-from inout.grammars.parser import Parser
+from inout.grammars.parsing.parser import Parser
 from inout.grammars.treebank import (
     binarise,
     clean,

@@ -27,10 +27,10 @@ from inout.grammars.table import RuleTable
 from inout.io.files import write_text
 
 if TYPE_CHECKING:
-    from inout.grammars.likelihood import Likelihood
-    from inout.grammars.normal_form import NormalForm
-    from inout.grammars.sentences import Brackets, Words
-    from inout.grammars.transformed import Transformed
+    from inout.grammars.parsing.likelihood import Likelihood
+    from inout.grammars.parsing.normal_form import NormalForm
+    from inout.grammars.parsing.sentences import Brackets, Words
+    from inout.grammars.transforms.transformed import Transformed
 
 
 class Grammar:
@@ -246,7 +246,7 @@ class Grammar:
         >>> likelihood(torch.tensor([0.5, 0.5], dtype=torch.float64).log()).exp()
         tensor([0.5000, 0.0625], dtype=torch.float64)
         """
-        from inout.grammars.likelihood import Likelihood
+        from inout.grammars.parsing.likelihood import Likelihood
 
         return Likelihood(self._table, sentences, brackets, form)
 
@@ -318,7 +318,7 @@ class Grammar:
 
     def _in_other_form(self, name: str) -> Transformed:
         # Imported here, as transforms need grammars.
-        from inout.grammars import transformed
+        from inout.grammars.transforms import transformed
 
         made: Transformed = getattr(transformed, name)(self)
         return made

@@ -98,7 +98,7 @@ def parse(
         from inout.cli.grammars.loading import load_grammar, read_sentences
         from inout.cli.grammars.parsing import Request, answers
         from inout.cli.grammars.pipeline import begun
-        from inout.grammars.parser import Parser
+        from inout.grammars.parsing.parser import Parser
         from inout.io import check_writable, write_text
 
         if html is not None:

@@ -59,7 +59,7 @@ def surprisal(
         from inout.cli.grammars.loading import load_grammar, read_sentences
         from inout.cli.grammars.pipeline import begun
         from inout.cli.paper import Paper
-        from inout.grammars.parser import Parser
+        from inout.grammars.parsing.parser import Parser
 
         lines = read_sentences(files or [], sentence or [], grammar)
         line.say(f"reading {grammar}")

@@ -13,9 +13,9 @@ import torch
 
 from inout.cli.grammars.loading import Line
 from inout.cli.grammars.pipeline import in_order
-from inout.grammars.analyses import Analyses
-from inout.grammars.parser import Parser
-from inout.grammars.parses import Parse
+from inout.grammars.parsing.analyses import Analyses
+from inout.grammars.parsing.parser import Parser
+from inout.grammars.parsing.parses import Parse
 from inout.grammars.treebank import coarse_label, restore
 
 # Forests of more trees are not drawn.

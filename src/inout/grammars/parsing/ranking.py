@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inout.grammars.problem import Problem
-from inout.grammars.restoring import Restored, restored
+from inout.grammars.parsing.problem import Problem
+from inout.grammars.parsing.restoring import Restored, restored
 from inout.grammars.transforms.pieces import Piece
 from inout.kernels.parsing.arrays import RuleArrays
 from inout.kernels.parsing.decoding.kbest.op import kbest as kernel_kbest

@@ -9,9 +9,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
-from inout.grammars.normal_form import NormalForm
-from inout.grammars.problem import potentials
-from inout.grammars.sentences import Brackets, Words, check_words, compile_sentences, length
+from inout.grammars.parsing.normal_form import NormalForm
+from inout.grammars.parsing.problem import potentials
+from inout.grammars.parsing.sentences import Brackets, Words, check_words, compile_sentences, length
 from inout.grammars.table import RuleTable
 from inout.grammars.words import Vocabulary
 from inout.kernels.parsing.op import log_partition

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from inout.grammars.problem import Problem
+from inout.grammars.parsing.problem import Problem
 from inout.kernels.parsing.passes import Posteriors
 
 Vector = NDArray[np.float64]

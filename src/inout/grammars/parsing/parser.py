@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 
 import numpy as np
@@ -11,16 +13,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
-from inout.grammars.analyses import Analyses
 from inout.grammars.grammar import Grammar
-from inout.grammars.marginals import Marginals
-from inout.grammars.normal_form import NormalForm, Setting
-from inout.grammars.parses import Parse
-from inout.grammars.prefixes import SentencePrefixes
-from inout.grammars.problem import Problem
-from inout.grammars.pruning import Pruning
-from inout.grammars.recall import Label
-from inout.grammars.sentences import (
+from inout.grammars.parsing.analyses import Analyses
+from inout.grammars.parsing.marginals import Marginals
+from inout.grammars.parsing.normal_form import NormalForm, Setting
+from inout.grammars.parsing.parses import Parse
+from inout.grammars.parsing.prefixes import SentencePrefixes
+from inout.grammars.parsing.problem import Problem
+from inout.grammars.parsing.pruning import Pruning
+from inout.grammars.parsing.recall import Label
+from inout.grammars.parsing.sentences import (
     Brackets,
     Lattice,
     Words,
@@ -134,15 +136,30 @@ class Parser:
         largest product of posteriors of its rules (max_rule)."""
         return self.given(words).parse(method, label)
 
+    def parse_each(
+        self, sentences: Iterable[Words], method: str = "viterbi", *, label: Label | None = None
+    ) -> Iterator[Parse]:
+        """`parse` of many sentences, one after the other as they are ready, on all cores."""
+        # The kernels leave Python's lock to others. A few sentences wait, not all of them: the
+        # source may be a pipe, and the consumer slower than the parser.
+        threads = torch.get_num_threads()
+        pool = ThreadPoolExecutor(threads)
+        waiting: deque[Future[Parse]] = deque()
+        try:
+            for words in sentences:
+                waiting.append(pool.submit(self.parse, words, method, label=label))
+                if len(waiting) > 2 * threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
     def parse_all(
-        self,
-        sentences: Sequence[Words],
-        method: str = "viterbi",
-        *,
-        label: Label | None = None,
+        self, sentences: Iterable[Words], method: str = "viterbi", *, label: Label | None = None
     ) -> list[Parse]:
-        """`parse` of many sentences."""
-        return [self.parse(words, method, label=label) for words in sentences]
+        """`parse` of many sentences, on all cores."""
+        return list(self.parse_each(sentences, method, label=label))
 
     def kbest(self, words: Words, k: int) -> list[Parse]:
         """The k best trees, or all if there are fewer, in order."""

@@ -14,13 +14,13 @@ from torch import Tensor
 
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
-from inout.grammars.counting import count
-from inout.grammars.marginals import Marginals
-from inout.grammars.parses import Parse, rules_of, tree_of
-from inout.grammars.problem import Problem
-from inout.grammars.ranking import kbest
-from inout.grammars.recall import Label, most_recalled
-from inout.grammars.restoring import (
+from inout.grammars.parsing.counting import count
+from inout.grammars.parsing.marginals import Marginals
+from inout.grammars.parsing.parses import Parse, rules_of, tree_of
+from inout.grammars.parsing.problem import Problem
+from inout.grammars.parsing.ranking import kbest
+from inout.grammars.parsing.recall import Label, most_recalled
+from inout.grammars.parsing.restoring import (
     Choice,
     Leaf,
     Nodes,
@@ -28,7 +28,7 @@ from inout.grammars.restoring import (
     random_choices,
     restored,
 )
-from inout.grammars.sentences import Lattice, Words
+from inout.grammars.parsing.sentences import Lattice, Words
 from inout.grammars.transforms.pieces import random_numbers
 from inout.kernels.parsing.arrays import SentenceArrays
 from inout.kernels.parsing.decoding.max_rule.op import max_rule

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from inout._core.errors import ArgumentError
-from inout.grammars.normal_form import NormalForm
-from inout.grammars.sentences import Compiled, Words
+from inout.grammars.parsing.normal_form import NormalForm
+from inout.grammars.parsing.sentences import Compiled, Words
 
 if TYPE_CHECKING:
-    from inout.grammars.parser import Parser
+    from inout.grammars.parsing.parser import Parser
 
 
 class Pruning:

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from inout.grammars.normal_form import NormalForm
-from inout.grammars.sentences import Compiled
+from inout.grammars.parsing.normal_form import NormalForm
+from inout.grammars.parsing.sentences import Compiled
 from inout.kernels.parsing.decoding.counting.op import count_trees
 from inout.kernels.parsing.passes import ParsingPasses
 

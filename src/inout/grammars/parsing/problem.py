@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from inout.grammars.grammar import Grammar
-from inout.grammars.normal_form import FormWeights, NormalForm, Setting
-from inout.grammars.restoring import Leaf, anchored
-from inout.grammars.sentences import Compiled
+from inout.grammars.parsing.normal_form import FormWeights, NormalForm, Setting
+from inout.grammars.parsing.restoring import Leaf, anchored
+from inout.grammars.parsing.sentences import Compiled
 from inout.grammars.transforms.base import Vector
 from inout.kernels.parsing.passes import ParsingPasses
 

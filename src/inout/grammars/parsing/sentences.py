@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.errors import ArgumentError
-from inout.grammars.normal_form import NormalForm
+from inout.grammars.parsing.normal_form import NormalForm
 from inout.grammars.words import Vocabulary
 from inout.kernels.parsing.arrays import SentenceArrays
 

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
-from inout.grammars.parses import rules_of, tree_of
+from inout.grammars.parsing.parses import rules_of, tree_of
 from inout.grammars.transforms.base import Composition, Transform, WayBack
 from inout.grammars.transforms.binarisation import Binarisation
 from inout.grammars.transforms.null_removal import NullRemoval

@@ -10,10 +10,10 @@ from torch import Tensor
 from inout._core.errors import ArgumentError
 from inout.grammars.components import strong_components
 from inout.grammars.expectations import proper_log_weights
-from inout.grammars.normal_form import FormWeights, NormalForm
+from inout.grammars.parsing.normal_form import FormWeights, NormalForm
+from inout.grammars.parsing.problem import potentials
+from inout.grammars.parsing.sentences import Compiled
 from inout.grammars.partition import log_partitions
-from inout.grammars.problem import potentials
-from inout.grammars.sentences import Compiled
 from inout.grammars.structure import reachable
 from inout.grammars.table import RuleTable
 from inout.grammars.transforms.base import Vector
