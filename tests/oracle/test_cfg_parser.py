@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy import stats  # type: ignore[import-untyped]
 
-from inout import ArgumentError, Grammar, Parser
+from inout import ArgumentError, CycleError, Grammar, Parser
 from inout.grammars import Lattice, Pruning
 from inout.grammars.parsing.parses import tree_of
 from inout.grammars.parsing.sentences import check_words
@@ -344,6 +344,26 @@ def test_beam_reports_what_it_lost() -> None:
     assert exact.lost_mass() == 0.0
 
 
+def test_forests() -> None:
+    """The forest has the same trees, sums and counts, and is differentiable by the weights."""
+    grammar = Grammar.from_text(
+        "S -> A S B [0.3] | 'a' [0.4] | A [0.3]\nA -> 'a' [0.5] | B 'b' [0.2] | [0.3]\nB -> 'b'"
+    )
+    weights = grammar.log_weights.clone().requires_grad_()
+    parser = Parser(grammar.with_log_weights(weights))
+    for sentence in ("", "a", "ab", "abb"):
+        words = list(sentence)
+        forest = parser.forest(words)
+        assert forest.count() == parser.count(words)
+        assert_close(forest.log_partition(), parser.log_partition(words).reshape(1)[0])
+        (gradient,) = torch.autograd.grad(forest.log_partition(), weights)
+        assert_close(gradient, parser.expected_counts(words))
+    with pytest.raises(CycleError):
+        Parser(Grammar.from_text("S -> S | 'a'")).forest(["a"])
+    with pytest.raises(ArgumentError, match="a forest has no"):
+        parser.given(["a", "b"], brackets=[(0, 2)]).forest()
+
+
 def test_sentences_without_a_tree_are_answers() -> None:
     parser = Parser(Grammar.from_text("S -> 'a' S | 'b'"))
     for words, reason in (
@@ -377,7 +397,7 @@ def test_bad_arguments() -> None:
     with pytest.raises(ArgumentError, match="sequence of strings"):
         parser.parse("a b")
     with pytest.raises(ArgumentError, match="at place 1"):
-        check_words(["a", 3])  # type: ignore[list-item]
+        check_words(["a", 3])
     with pytest.raises(ArgumentError, match="method must be one of"):
         parser.parse(["b"], "best")
     with pytest.raises(ArgumentError, match="k must be"):

@@ -48,7 +48,7 @@ app = typer.Typer(
     epilog="""[bold]Examples[/bold]
 
   inout demo
-  inout parse GRAMMAR --sentence "time flies like an arrow"
+  inout parse english --sentence "time flies like an arrow"
   inout em GRAMMAR SENTENCES -o TRAINED.cfg
   inout solve PROGRAM --facts NAME=FILE.tsv
 """,

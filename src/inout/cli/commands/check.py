@@ -19,7 +19,7 @@ EXAMPLES = """The exit code is 1 if there is a problem.
 
 [bold]Examples[/bold]
 
-  inout check english.cfg
+  inout check english
   inout check rules.tsv --weighted
   inout check english.cfg --json
 """

@@ -24,7 +24,10 @@ HtmlOption = Annotated[
 ]
 GrammarArgument = Annotated[
     str,
-    typer.Argument(metavar="GRAMMAR", help="A file with a grammar; - is standard input."),
+    typer.Argument(
+        metavar="GRAMMAR",
+        help="A file with a grammar, or a name from the library (english); - is standard input.",
+    ),
 ]
 SentencesArgument = Annotated[
     list[str] | None,

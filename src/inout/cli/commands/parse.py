@@ -26,8 +26,8 @@ from inout.cli.commands.options import (
 
 EXAMPLES = """[bold]Examples[/bold]
 
-  inout parse english.cfg --sentence "time flies like an arrow"
-  inout parse english.cfg --sentence "time flies like an arrow" --k 5 --count --html page.html
+  inout parse english --sentence "time flies like an arrow"
+  inout parse english --sentence "time flies like an arrow" --k 5 --count --html page.html
   inout parse english.cfg sentences.txt --samples 3 --seed 1
   inout parse grammar.json dev.txt --method min-risk --restore --format bracketed > parses.mrg
   inout parse english.cfg --json < sentences.txt

@@ -19,7 +19,7 @@ from inout.cli.commands.options import (
 
 EXAMPLES = """[bold]Examples[/bold]
 
-  inout sample english.cfg
+  inout sample english
   inout sample english.cfg -n 1000 --seed 1 > corpus.txt
   inout sample english.cfg -n 3 --format tree
   inout sample rules.tsv --normalise --format bracketed

@@ -26,7 +26,7 @@ bits.
 
 [bold]Examples[/bold]
 
-  inout surprisal english.cfg --sentence "time flies like an arrow"
+  inout surprisal english --sentence "time flies like an arrow"
   inout surprisal english.cfg sentences.txt
   inout surprisal english.cfg --json < sentences.txt
 """

@@ -11,7 +11,8 @@ from typing import get_args
 
 from inout._core.errors import ArgumentError, FileError
 from inout.cli.commands.options import choice
-from inout.grammars import Grammar
+from inout.cli.names import did_you_mean
+from inout.grammars import Grammar, library
 from inout.grammars.formats import Duplicates, Format
 from inout.grammars.treebank.lines import read_lines
 
@@ -43,7 +44,7 @@ class Line:
 def load_grammar(
     path: str, format: str | None = None, start: str | None = None, add_duplicates: bool = False
 ) -> Grammar:
-    """The grammar in a file, or on standard input for `-`."""
+    """The grammar in a file, or of that name in the library, or on standard input for `-`."""
     form: Format | None = None
     if format is not None:
         form = choice("--from", format, get_args(Format))  # type: ignore[assignment]
@@ -52,11 +53,24 @@ def load_grammar(
         if path == STANDARD_INPUT:
             text = "".join(line.text for line in _standard_input("a grammar"))
             return Grammar.from_text(text, form, STDIN, start=start, duplicates=duplicates)
+        if not Path(path).exists() and not Path(path).suffix and "/" not in path:
+            return _from_library(path, start)
         return Grammar.load(path, form, start=start, duplicates=duplicates)
     except ArgumentError as error:
         if start is not None and str(error).startswith("start must"):
             raise ArgumentError(f"--{error}") from None
         raise
+
+
+def _from_library(name: str, start: str | None) -> Grammar:
+    if name not in library.names():
+        hint = did_you_mean(name, library.names())
+        raise FileError(
+            f"{name}: there is no such file, and no grammar of that name in the library"
+            f"{hint or ', which has ' + ', '.join(library.names())}"
+        )
+    grammar = library.load(name)
+    return grammar if start is None else Grammar.from_text(grammar.to_text("json"), start=start)
 
 
 def read_sentences(

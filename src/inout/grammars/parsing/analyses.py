@@ -28,7 +28,7 @@ from inout.grammars.parsing.restoring import (
     random_choices,
     restored,
 )
-from inout.grammars.parsing.sentences import Lattice, Words
+from inout.grammars.parsing.sentences import Lattice, Words, arcs_of
 from inout.grammars.transforms.pieces import random_numbers
 from inout.kernels.parsing.arrays import SentenceArrays
 from inout.kernels.parsing.decoding.max_rule.op import max_rule
@@ -38,6 +38,8 @@ from inout.kernels.parsing.op import log_partition
 
 if TYPE_CHECKING:
     from nltk.tree import Tree
+
+    from inout.forest import Forest
 
 METHODS = ("viterbi", "min_risk", "max_rule")
 
@@ -51,9 +53,14 @@ class Analyses:
 
     words: Words
     problem: Problem
-    unknown: tuple[str, ...]  # words that the grammar does not have, classes aside
-    uncovered: tuple[str, ...]  # and those that no class stands for either
+    known: tuple[str, ...]  # the words, or the classes that they stand for
     constrained: bool = False
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The words that the grammar does not have, classes aside."""
+        lexicon = self.problem.form.lexicon
+        return tuple(arc.word for arc in arcs_of(self.words) if arc.word not in lexicon)
 
     def log_partition(self) -> Float[Tensor, ""]:
         """The log of the sum of the weights of all trees, −inf without any.
@@ -115,6 +122,18 @@ class Analyses:
     def marginals(self) -> Marginals:
         """Expected numbers of constituents and of rules over each span of at least one word."""
         return Marginals(self.problem)
+
+    def forest(self) -> Forest:
+        """All trees as a `Forest`, whose answers are differentiable; see `forests.forest`.
+
+        For grammars without cycles, and for sentences without brackets, scores and pruning.
+        """
+        if self.constrained or self.problem.beam or self.problem.rule_scores is not None:
+            raise ArgumentError("a forest has no brackets, rule_scores, pruning or beam. Got some")
+        # Imported here: the deduction engine takes a while, and few ask for a forest.
+        from inout.grammars.parsing.forests import forest
+
+        return forest(self.problem, arcs_of(self.words), self.known)
 
     def count(self) -> int | float:
         """The number of trees, whatever the weights of rules: an exact int, or `math.inf`."""
@@ -223,8 +242,10 @@ class Analyses:
     def _reason(self) -> str:
         if self.problem.n == 0:
             return "the grammar has no empty tree"
-        if self.uncovered:
-            return "unknown: " + ", ".join(dict.fromkeys(self.uncovered))
+        lexicon, arcs = self.problem.form.lexicon, arcs_of(self.words)
+        lost = [a.word for a, word in zip(arcs, self.known, strict=True) if word not in lexicon]
+        if lost:
+            return "unknown: " + ", ".join(dict.fromkeys(lost))
         if self.constrained or self.problem.beam:
             return "no tree agrees with the brackets and what pruning left"
         return "the words are known, but no tree of the grammar has them in this order"

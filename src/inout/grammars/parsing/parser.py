@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -32,6 +33,9 @@ from inout.grammars.parsing.sentences import (
 )
 from inout.grammars.words import Vocabulary
 from inout.kernels.parsing.prefix.op import Prefixes
+
+if TYPE_CHECKING:
+    from inout.forest import Forest
 
 
 class Parser:
@@ -96,14 +100,10 @@ class Parser:
             compiled = pruning.applied(words, self.form, compiled)
         if rule_scores is not None:
             rule_scores = self._checked(rule_scores, int(compiled.arrays.lengths[0]))
-        tokens = [arc.word for arc in words.arcs] if isinstance(words, Lattice) else list(words)
-        known = known_form(words, self.form, self.vocabulary)
-        lexicon = self.form.lexicon
         return Analyses(
             words,
             Problem(self.grammar, self.form, self._setting, compiled, rule_scores, beam),
-            tuple(word for word in tokens if word not in lexicon),
-            tuple(w for w, x in zip(tokens, known, strict=True) if x not in lexicon),
+            tuple(known_form(words, self.form, self.vocabulary)),
             bool(brackets) or pruning is not None,
         )
 
@@ -182,6 +182,10 @@ class Parser:
     def expected_counts(self, words: Words) -> Float[Tensor, " r"]:
         """How often each rule of the grammar stands in a tree of the sentence, on average."""
         return self.given(words).expected_counts()
+
+    def forest(self, words: Words) -> Forest:
+        """All trees as a `Forest`, for grammars without cycles; see `Analyses.forest`."""
+        return self.given(words).forest()
 
     def count(self, words: Words) -> int | float:
         """The number of trees, whatever the weights of rules: an exact int, or `math.inf`."""

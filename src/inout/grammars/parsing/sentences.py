@@ -83,6 +83,13 @@ class Compiled(NamedTuple):
     words: list[str]  # [entries], as given
 
 
+def arcs_of(words: Words) -> tuple[Arc, ...]:
+    """The words and where they stand."""
+    if isinstance(words, Lattice):
+        return words.arcs
+    return tuple(Arc(i, i + 1, word) for i, word in enumerate(words))
+
+
 def check_words(words: Any) -> None:
     """Refuse what is no sentence; a string above all, which would be one of letters."""
     if isinstance(words, Lattice):
@@ -98,15 +105,14 @@ def check_words(words: Any) -> None:
 
 def known_form(words: Words, form: NormalForm, vocabulary: Vocabulary | None) -> list[str]:
     """The words with classes in place of those that the grammar does not have."""
-    tokens = [arc.word for arc in words.arcs] if isinstance(words, Lattice) else list(words)
+    arcs = arcs_of(words)
     if vocabulary is None:
-        return tokens
-    starts = [arc.source == 0 for arc in words.arcs] if isinstance(words, Lattice) else None
+        return [arc.word for arc in arcs]
     return [
-        word
-        if word in form.lexicon
-        else vocabulary.class_of(word, first=place == 0 if starts is None else starts[place])
-        for place, word in enumerate(tokens)
+        arc.word
+        if arc.word in form.lexicon
+        else vocabulary.class_of(arc.word, first=arc.source == 0)
+        for arc in arcs
     ]
 
 
@@ -132,11 +138,7 @@ def compile_sentences(
     for b, words in enumerate(sentences):
         known = known_form(words, form, vocabulary)
         n = int(lengths[b])
-        if isinstance(words, Lattice):
-            arcs = words.arcs
-        else:
-            arcs = tuple(Arc(i, i + 1, word) for i, word in enumerate(words))
-        for arc, word in zip(arcs, known, strict=True):
+        for arc, word in zip(arcs_of(words), known, strict=True):
             rules = form.lexicon.get(word, nothing)
             cell = int(first_cells[b]) + arc.source * n + arc.target - 1
             if arc.target == arc.source + 1:

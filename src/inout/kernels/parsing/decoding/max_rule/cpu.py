@@ -150,7 +150,7 @@ def best_unary(problem, bests, above, i, j, a, below_best, product):
             weight = unary[row, u] + value_below(chart, places, i, j, child)
             score = part_score(outer, weight, product) + bests[2][i, j, places[child]]
             if score > best:
-                best, found = score, u
+                best, found = score, np.int64(u)
     return found
 
 
@@ -169,7 +169,7 @@ def best_edge(problem, bests, outer, i, j, a, product):
         symbol = symbols[e] if x < 0 else arc_symbols[first_arc + x]
         score = part_score(outer, values[e], product)
         if symbol == a and score > best:
-            best, found = score, e
+            best, found = score, np.int64(e)
     row = row_over(rules, words, start, n, i, j)
     for x in range(head_offsets[a], head_offsets[a + 1]):
         r = head_rules[x]
@@ -184,7 +184,7 @@ def best_edge(problem, bests, outer, i, j, a, product):
             else:
                 score = -np.inf
             if score > best:
-                best, found, split = score, x, lo + t
+                best, found, split = score, np.int64(x), np.int64(lo + t)
     return found, split
 
 
