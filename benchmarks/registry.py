@@ -60,6 +60,11 @@ WORKLOADS = {
             "chain",
         ),
         Workload("pcfg", "trees of a grammar beside torch-struct on two cores", "pcfg"),
+        Workload(
+            "parser",
+            "grammars of any shape beside NLTK, a WSJ grammar, parse counts, the GENIA treebank",
+            "parser",
+        ),
         Workload("gpu", "every dense family on an NVIDIA GPU; the bounds are for an H200", "gpu"),
     )
 }

@@ -117,6 +117,14 @@ def test_long_sentences_are_left_out_and_named(run, folder):
     assert "note: 1 sentence of more than 300 words left out: l.txt:2\n" in outcome.err
 
 
+def test_a_chart_beyond_the_memory_is_refused(run, folder):
+    (folder / "l.txt").write_text("a b\n" + "a " * 1_000_000 + "\n", encoding="utf-8")
+    outcome = run("em", "g.cfg", "l.txt", "-o", "t.cfg", "--max-words", "2000000")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "a sentence of 1,000,000 words would need about" in outcome.err
+    assert "a smaller --max-words leaves it out\n" in outcome.err
+
+
 # Recursion on both sides: EM takes long to find out what X stands for.
 SLOW = "S -> S S [0.3] | X Y [0.3] | Y X [0.2] | 'a' [0.2]\nX -> 'a' [0.6] | 'b' [0.4]\n"
 SLOW += "Y -> 'a' [0.4] | 'b' [0.6]\n"

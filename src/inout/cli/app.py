@@ -37,6 +37,7 @@ _OPTIONS = {
     "resume=True": "--resume",
     "max_iterations": "--iterations",
     "checkpoint must be": "--checkpoint must be",
+    "`inout.grammars.diagnose`": "`inout check`",
 }
 
 app = typer.Typer(

@@ -38,9 +38,7 @@ def em(
     grammar: GrammarArgument,
     corpus: Annotated[
         list[str],
-        typer.Argument(
-            metavar="CORPUS...", help="Files with a sentence a line; - is standard input."
-        ),
+        typer.Argument(metavar="CORPUS", help="Files with a sentence a line; - is standard input."),
     ],
     out: Annotated[
         str, typer.Option("--out", "-o", metavar="FILE", help="Where to write the grammar.")

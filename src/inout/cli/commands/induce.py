@@ -25,9 +25,7 @@ ALL = "all"
 def induce(
     treebanks: Annotated[
         list[str],
-        typer.Argument(
-            metavar="TREEBANK...", help="Files with trees in brackets, plain, .xz or .gz."
-        ),
+        typer.Argument(metavar="TREEBANK", help="Files with trees in brackets, plain, .xz or .gz."),
     ],
     out: Annotated[
         str | None,

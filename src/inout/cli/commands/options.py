@@ -32,7 +32,7 @@ GrammarArgument = Annotated[
 SentencesArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[FILE]...",
+        metavar="FILE",
         help="Files with a sentence a line, words separated by spaces; - or none is standard "
         "input.",
         show_default=False,

@@ -16,6 +16,7 @@ import torch
 from inout._core.errors import ArgumentError, FileError
 from inout.cli import formats
 from inout.cli.grammars.loading import Line
+from inout.cli.grammars.parsing import CHARTS, too_large
 from inout.cli.json_report import number
 from inout.grammars import Grammar
 from inout.grammars.bracketed import BracketedGrammar
@@ -129,6 +130,7 @@ def train(
             f"{kept}: there is a checkpoint of an earlier run already; --resume goes on with it, "
             "and deleting it starts anew"
         )
+    _check_memory(grammar, corpus)
     # Written once before the work: a symbol that the format cannot write is known now.
     grammar.to_text(format)
     try:
@@ -156,6 +158,15 @@ def train(
         raise FileError(f"{error}; --resume writes it again from {kept}") from error
     kept.unlink(missing_ok=True)
     return result
+
+
+def _check_memory(grammar: Grammar, corpus: Corpus) -> None:
+    """Refuse sentences whose charts do not fit, before hours are lost."""
+    longest = max(len(line.words) for line in corpus.lines)
+    numbers = CHARTS * len(grammar.nonterminals) * torch.get_num_threads()
+    refused = too_large(longest, numbers)
+    if refused is not None:
+        raise ArgumentError(f"a sentence of {refused}; a smaller --max-words leaves it out")
 
 
 def trained_grammar(result: EMResult[Any]) -> Grammar:

@@ -21,7 +21,7 @@ from inout.grammars.treebank import coarse_label, restore
 # Forests of more trees are not drawn.
 MOST_TREES = 100
 # Charts that a question keeps at once, measured on large grammars.
-_CHARTS, _CHARTS_WITH_POSTERIORS = 4, 12
+CHARTS, CHARTS_WITH_POSTERIORS = 4, 12
 
 
 @dataclass(frozen=True)
@@ -156,12 +156,17 @@ def refusal(
     """Why a sentence of this size is not parsed: it is too long, or its chart is too large."""
     if max_words is not None and size > max_words:
         return f"{size:,} words are more than --max-words {max_words:,}"
-    charts = _CHARTS_WITH_POSTERIORS if posteriors else _CHARTS
-    needed = 8 * charts * size**2 * len(parser.form.table.nonterminals)
+    charts = CHARTS_WITH_POSTERIORS if posteriors else CHARTS
+    return too_large(size, charts * len(parser.form.table.nonterminals))
+
+
+def too_large(size: int, numbers: int) -> str | None:
+    """Why charts with so many numbers in each cell do not fit in memory; None where they do."""
+    needed = 8 * numbers * size**2
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > 0.8 * memory:
-        return (
-            f"{size:,} words would need about {needed / 2**30:,.0f} GiB of memory with this "
-            f"grammar, and there are {memory / 2**30:,.0f}"
-        )
-    return None
+    if needed <= 0.8 * memory:
+        return None
+    return (
+        f"{size:,} words would need about {needed / 2**30:,.0f} GiB of memory with this grammar, "
+        f"and there are {memory / 2**30:,.0f}"
+    )

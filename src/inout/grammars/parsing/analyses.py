@@ -67,7 +67,7 @@ class Analyses:
 
         Differentiable, also twice, by the grammar's log-weights and by the rule scores.
         """
-        problem, base = self.problem, self.problem.grammar.log_weights
+        problem, base = self.problem, self.problem.base
         if problem.n == 0:
             return problem.form.log_empty(base)
         potentials = problem.potentials(problem.weights(base))
@@ -78,7 +78,7 @@ class Analyses:
     def log_z(self) -> float:
         """`log_partition` as a number."""
         if self.problem.n == 0:
-            return float(self.problem.form.log_empty(self.problem.grammar.log_weights.detach()))
+            return float(self.problem.form.log_empty(self.problem.base.detach()))
         return float(self.problem.passes.log_partition()[0])
 
     def lost_mass(self) -> float:
@@ -102,7 +102,7 @@ class Analyses:
         The gradient of log Z by the log-weights of the rules. Zeros where there is no tree.
         """
         problem = self.problem
-        base = problem.grammar.log_weights.detach().clone().requires_grad_()
+        base = problem.base.detach().clone().requires_grad_()
         outputs: list[Tensor] = [problem.form.log_empty(base)]
         gradients = [torch.ones((), dtype=torch.float64)]
         if problem.n > 0:

@@ -34,7 +34,7 @@ def forest(problem: Problem, arcs: Sequence[Arc], known: Sequence[str]) -> Fores
     rule, whose weight stands at its beginning. CycleError where there are infinitely many trees.
     """
     form = problem.form
-    table, base = form.binarisation.table, problem.grammar.log_weights
+    table, base = form.binarisation.table, problem.base
     weights = form.binarisation.log_weights(form.selection.log_weights(base))
     kept = np.append(form.selection.kept, -1)
     original = kept[form.binarisation.original].tolist()

@@ -49,6 +49,7 @@ class Likelihood:
         self._empty = torch.tensor(empty, dtype=torch.bool)
 
     def __call__(self, log_weights: Float[Tensor, " r"]) -> Float[Tensor, " b"]:
+        log_weights = log_weights.cpu().double()
         weights = self.form.log_weights(log_weights)
         given = potentials(self.form, self.compiled, weights)
         result = log_partition(self.form.arrays, self.compiled.arrays, *given)

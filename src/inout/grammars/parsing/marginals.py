@@ -115,7 +115,7 @@ class Marginals:
         """
         problem, chart = self._problem, self._posteriors
         form, removal, closure = problem.form, problem.form.removal, problem.form.closure
-        base = problem.grammar.log_weights.detach()
+        base = problem.base.detach()
         weights = form.binarisation.log_weights(form.selection.log_weights(problem.original(base)))
         sums = removal.nulls.log_sums(torch.from_numpy(problem.shared.base)).numpy()
         step_of = np.full(len(form.table), -1)

@@ -117,7 +117,7 @@ class Parser:
             raise ArgumentError("rule_scores must be finite or -inf. Got NaN or +inf")
         # Below the diagonal there are no spans; whatever stands there must not be seen.
         mask = torch.triu(torch.ones(n, n, dtype=torch.bool))[:, :, None]
-        return torch.where(mask, scores.double(), 0.0)
+        return torch.where(mask, scores.cpu().double(), 0.0)
 
     def log_partition(self, words: Words) -> Float[Tensor, ""]:
         """The log of the sum of the weights of all trees; differentiable by the log-weights.

@@ -37,6 +37,11 @@ class Problem:
         """The number of words, or of steps of a lattice."""
         return int(self.compiled.arrays.lengths[0])
 
+    @property
+    def base(self) -> Tensor:
+        """The grammar's log-weights where the kernels are, on the CPU, with their graph."""
+        return self.grammar.log_weights.cpu()
+
     def original(self, base: Tensor) -> Tensor:
         """The log-weights of the rules [r], or over each span [cells r]."""
         if self.rule_scores is None:
@@ -62,7 +67,7 @@ class Problem:
     @cached_property
     def sums(self) -> FormWeights:
         """The weights of the form, outside any graph."""
-        base = self.grammar.log_weights.detach()
+        base = self.base.detach()
         return FormWeights(*(x.detach() for x in self.weights(base)))
 
     @cached_property
