@@ -65,6 +65,8 @@ WORKLOADS = {
             "grammars of any shape beside NLTK, a WSJ grammar, parse counts, the GENIA treebank",
             "parser",
         ),
+        Workload("em", "inside-outside over corpora: an iteration, and how it grows", "em"),
+        Workload("rna", "RNA folding with the Pfold grammar: accuracy and speed", "rna"),
         Workload("gpu", "every dense family on an NVIDIA GPU; the bounds are for an H200", "gpu"),
     )
 }
