@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from inout.kernels.parsing.op import log_partition
+from inout.kernels.parsing.op import Foresight, log_partition
 from inout.kernels.parsing.reference import reference_log_partition
 from tests.oracle.parsing_cases import (
     Case,
@@ -79,3 +79,19 @@ def test_no_words_at_all() -> None:
     assert (log_z == -torch.inf).all()
     gradients = torch.autograd.grad(log_z.sum(), leaves)
     assert [x.shape for x in gradients] == [x.shape for x in leaves]
+
+
+def test_foresight_changes_nothing() -> None:
+    """Right or wrong about the factors, with sentences without a tree, once and again."""
+    case = random_case(3)
+    foresight = Foresight(len(case.sentences))
+    factors = torch.linspace(0.5, 2.0, len(case.sentences), dtype=torch.float64)
+    for weights in (torch.ones_like(factors), factors, factors, torch.ones_like(factors)):
+        found = []
+        for used in (foresight, None):
+            leaves = [torch.tensor(x, requires_grad=True) for x in case.weights()]
+            log_z = log_partition(*case.arrays(), *leaves, foresight=used)
+            found.append([log_z, *torch.autograd.grad(log_z, leaves, weights)])
+        for ours, theirs in zip(*found, strict=True):
+            assert torch.equal(ours, theirs)
+        assert torch.equal(torch.from_numpy(foresight.factors), weights)

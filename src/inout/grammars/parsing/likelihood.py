@@ -14,7 +14,7 @@ from inout.grammars.parsing.problem import potentials
 from inout.grammars.parsing.sentences import Brackets, Words, check_words, compile_sentences, length
 from inout.grammars.table import RuleTable
 from inout.grammars.words import Vocabulary
-from inout.kernels.parsing.op import log_partition
+from inout.kernels.parsing.op import Foresight, log_partition
 
 
 class Likelihood:
@@ -47,12 +47,14 @@ class Likelihood:
         )
         empty = [length(words) == 0 for words in sentences]
         self._empty = torch.tensor(empty, dtype=torch.bool)
+        self._foresight = Foresight(len(sentences))
 
     def __call__(self, log_weights: Float[Tensor, " r"]) -> Float[Tensor, " b"]:
         log_weights = log_weights.cpu().double()
         weights = self.form.log_weights(log_weights)
         given = potentials(self.form, self.compiled, weights)
-        result = log_partition(self.form.arrays, self.compiled.arrays, *given)
+        arrays = self.form.arrays, self.compiled.arrays
+        result = log_partition(*arrays, *given, foresight=self._foresight)
         if bool(self._empty.any()):
             result = torch.where(self._empty, self.form.log_empty(log_weights), result)
         return result

@@ -164,7 +164,7 @@ def compile_sentences(
         symbols[:num_units],
         arc_offsets,
         symbols[num_units:],
-        *_masks(lengths, brackets),
+        *_masks(lengths, brackets, form),
     )
     return Compiled(
         arrays,
@@ -175,15 +175,22 @@ def compile_sentences(
     )
 
 
-def _masks(lengths: Integers, brackets: Sequence[Brackets] | None) -> tuple[NDArray[np.bool_], ...]:
-    """The spans [cells 1] that cross no bracket, nothing if there is none to cross."""
-    if brackets is None or not any(True for given in brackets for _ in given):
+def _masks(
+    lengths: Integers, brackets: Sequence[Brackets] | None, form: NormalForm
+) -> tuple[NDArray[np.bool_], ...]:
+    """What may stand over each cell, nothing if there is no bracket to cross.
+
+    [cells 1], or [cells s] where there are parts of long rules: these are no constituents, and
+    cross what they like.
+    """
+    if brackets is None:
         return ()
-    parts = [
-        crossing_free(int(n), given).reshape(-1, 1)
-        for n, given in zip(lengths, brackets, strict=True)
-    ]
-    return (np.concatenate(parts),)
+    given = [list(pairs) for pairs in brackets]
+    if not any(given):
+        return ()
+    parts = [crossing_free(int(n), pairs) for n, pairs in zip(lengths, given, strict=True)]
+    free = np.concatenate([part.reshape(-1, 1) for part in parts])
+    return (free if form.is_original.all() else free | ~form.is_original,)
 
 
 def crossing_free(n: int, brackets: Brackets) -> NDArray[np.bool_]:
