@@ -18,13 +18,12 @@ from inout._core.checks import as_log_weights
 from inout._core.errors import ArgumentError
 from inout.grammars import formats
 from inout.grammars.expectations import proper_log_weights
-from inout.grammars.files import read_grammar_text
 from inout.grammars.formats import Duplicates, Format, Source
 from inout.grammars.partition import log_partitions
 from inout.grammars.rule import Rule
 from inout.grammars.structure import reachable
 from inout.grammars.table import RuleTable
-from inout.io.files import write_text
+from inout.io.files import read_text, write_text
 
 if TYPE_CHECKING:
     from inout.grammars.parsing.likelihood import Likelihood
@@ -101,7 +100,7 @@ class Grammar:
         log: bool | None = None,
     ) -> Grammar:
         """The grammar in a file, which may be compressed by xz; see `from_text`."""
-        text = read_grammar_text(path)
+        text = read_text(path)
         return Grammar.from_text(
             text, format, str(path), start=start, duplicates=duplicates, log=log
         )

@@ -10,12 +10,14 @@ from inout._core.errors import FileError
 
 
 def read_text(path: str | Path) -> str:
-    """The text of a UTF-8 file, without a byte order mark.
+    """The text of a UTF-8 file, without a byte order mark; of one named `.xz`, of what is in it.
 
     Raises `FileError` where there is no such file, or it is no text: with line and column.
     """
     try:
         data = Path(path).read_bytes()
+        if Path(path).suffix == ".xz":
+            data = _unpacked(path, data)
     except (OSError, ValueError) as error:
         raise FileError(f"{path}: {_reason(error)}") from error
     try:
@@ -76,6 +78,15 @@ def check_writable(path: str | Path) -> None:
             raise FileError(f"{path}: the directory may not be written to")
     except (OSError, ValueError, RuntimeError) as error:
         raise FileError(f"{path}: {_reason(error)}") from error
+
+
+def _unpacked(path: str | Path, data: bytes) -> bytes:
+    import lzma  # not every Python has it
+
+    try:
+        return lzma.decompress(data)
+    except lzma.LZMAError as error:
+        raise FileError(f"{path}: the file must be whole and compressed by xz. {error}") from error
 
 
 def _umask() -> int:
