@@ -21,8 +21,9 @@ help: ## show this list
 	@echo
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: $(CORE) ## install, then show a sentence with two readings
-	@$(BIN)/inout demo
+demo: $(CORE) ## install, then parse some sentences and train a grammar
+	@mkdir -p build
+	@$(BIN)/inout demo --html build/demo.html
 
 test: $(DEV) ## install, then run all tests (ARGS="-k forest" for some)
 	@echo "inout: running the tests; the first run also compiles the CPU kernels"

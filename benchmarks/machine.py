@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = ("numpy", "numba", "torch", "triton", "polars")
-PEERS = ("torch-struct", "pytorch-crf", "hmmlearn")
+PEERS = ("torch-struct", "pytorch-crf", "hmmlearn", "nltk")
 ROOT = Path(__file__).parents[1]
 
 

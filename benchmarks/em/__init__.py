@@ -23,6 +23,8 @@ SENTENCES = 10_000
 SHORT = (5, 15)  # words
 ITERATIONS = 3
 OFF = 0.15  # how far from 1 the exponent of a linear growth may be
+# Twice the time for twice the size; the same beside a fixed part; not more than that.
+LINEAR, AFFINE, NO_MORE = "linear", "affine", "at most linear"
 Corpus = Sequence[Sequence[str]]
 
 
@@ -58,7 +60,7 @@ class State:
     @property
     def repeats(self) -> int:
         """How often everything runs."""
-        return 1 if self.quick else 5
+        return 1 if self.quick else 3
 
     @property
     def problem(self) -> Problem:
@@ -70,7 +72,7 @@ def prepare(quick: bool) -> State:
     """The grammars, and the sentences drawn from the smallest."""
     sizes = (1000, 2000, 4000, 8000)
     grammars = {size: corpora.random_grammar(size) for size in sizes}
-    count = SENTENCES // 4 if quick else SENTENCES
+    count = SENTENCES // 2 if quick else SENTENCES
     corpus = corpora.sentences(grammars[sizes[0]], count, *SHORT)
     rough = {size: corpora.rough(grammar) for size, grammar in grammars.items()}
     return State(quick, len(os.sched_getaffinity(0)), rough, corpus)
@@ -126,11 +128,20 @@ def measure(state: State) -> Iterator[Figure]:
     yield from _threads(state)
     sizes = [len(state.corpus) // k for k in (4, 2, 1)]
     parts = {n: Problem(whole.grammar, state.corpus[:n], 1) for n in sizes}
-    yield from _growth("sentences", parts, state, linear=True)
-    some = state.corpus[: len(state.corpus) // 10]
-    growing = {len(g): Problem(g, some, 1) for g in state.grammars.values()}
-    yield from _growth("rules", growing, state, linear=True)
-    yield from _growth("words of a sentence", _lengths(state), state, linear=False)
+    yield from _growth("sentences", parts, state, LINEAR)
+    yield from _growth("binary rules of 60 nonterminals", _separate(state), state, AFFINE)
+    some = state.corpus[: SENTENCES // 10]
+    shared = {n: Problem(g, some, 1) for n, g in state.grammars.items()}
+    name = f"binary rules of {corpora.SYMBOLS} nonterminals, right sides shared"
+    yield from _growth(name, shared, state, NO_MORE)
+    yield from _growth("words of a sentence", _lengths(state), state, None)
+
+
+def _separate(state: State) -> dict[int, Problem]:
+    """Grammars in which each rule means work of its own."""
+    corpus = corpora.random_sentences(100 if state.quick else 400, 10)
+    sizes = (450, 900, 1800, 3600)
+    return {n: Problem(corpora.separate_grammar(n), corpus, 1) for n in sizes}
 
 
 def _lengths(state: State) -> dict[int, Problem]:
@@ -160,29 +171,35 @@ def _threads(state: State) -> Iterator[Figure]:
 
 
 def _growth(
-    what: str, problems: Mapping[int, Problem], state: State, linear: bool
+    what: str, problems: Mapping[int, Problem], state: State, bound: str | None
 ) -> Iterator[Figure]:
-    """Seconds at each size, and the slope of the line through their logs."""
+    """Seconds at each size, each twice the one before, and the slope of the line in logs."""
     seconds = _seconds(problems, state.repeats)
-    # Corpora of sentences of different lengths have different numbers of sentences.
-    of_each = {
-        size: taken if linear else taken / len(problems[size].corpus)
-        for size, taken in seconds.items()
-    }
-    scale, unit = (1.0, "s") if linear else (1e3, "ms a sentence")
-    for size, taken in of_each.items():
+    scale, unit = 1.0, "s"
+    if bound is None:  # the corpora are not of one size
+        seconds = {n: taken / len(problems[n].corpus) for n, taken in seconds.items()}
+        scale, unit = 1e3, "ms a sentence"
+    for size, taken in seconds.items():
         name = f"iteration, one core, {size:,} {what}"
         yield Figure(name, taken * scale, unit, repeats=state.repeats)
-    slope = float(np.polyfit(np.log(list(of_each)), np.log(list(of_each.values())), 1)[0])
-    yield Figure(f"growth with {what}: exponent", slope, "", repeats=state.repeats)
-    if linear:
+    slope = float(np.polyfit(np.log(list(seconds)), np.log(list(seconds.values())), 1)[0])
+    most = None if bound is None or bound == LINEAR else 1 + OFF
+    name = f"growth with {what}: exponent"
+    yield Figure(name, slope, "", at_most=most, repeats=state.repeats)
+    if bound == AFFINE:
+        slope = _beyond_fixed(list(seconds.values()))
+        name = f"growth with {what}, fixed part taken off: exponent"
+        yield Figure(name, slope, "", repeats=state.repeats)
+    if bound in (LINEAR, AFFINE):
         yield Figure(
-            f"growth with {what}: exponent's distance from 1",
-            abs(slope - 1),
-            "",
-            at_most=OFF,
-            repeats=state.repeats,
+            f"{name}, its distance from 1", abs(slope - 1), "", at_most=OFF, repeats=state.repeats
         )
+
+
+def _beyond_fixed(seconds: list[float]) -> float:
+    """The exponent p if the last four are a + b size^p, the size doubling each time."""
+    increases = seconds[-1] - seconds[-3], seconds[-2] - seconds[-4]
+    return math.log2(increases[0] / increases[1]) if min(increases) > 0 else math.nan
 
 
 def _seconds(problems: Mapping[int, Problem], repeats: int) -> dict[int, float]:

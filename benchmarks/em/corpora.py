@@ -44,6 +44,28 @@ def random_grammar(num_binary: int, *, symbols: int = SYMBOLS, words: int = WORD
     return Grammar(names[0], rules, np.log(mass))
 
 
+def separate_grammar(num_binary: int, *, symbols: int = 60, words: int = 20) -> Grammar:
+    """A grammar in which no two rules have the same right side and every span all symbols.
+
+    So that the work is in proportion to the rules: otherwise rules with the same right side share
+    work, and more rules make more spans possible.
+    """
+    random = np.random.default_rng(0)
+    names = [f"N{a}" for a in range(symbols)]
+    rules = [
+        Rule(names[n % symbols], (names[pair // symbols], names[pair % symbols]))
+        for n, pair in enumerate(random.permutation(symbols**2)[:num_binary].tolist())
+    ]
+    rules += [Rule(name, (Terminal(f"w{w}"),)) for name in names for w in range(words)]
+    return rough(Grammar(names[0], rules))
+
+
+def random_sentences(count: int, length: int, words: int = 20) -> list[list[str]]:
+    """Words in any order, for a grammar that has trees for all."""
+    drawn = np.random.default_rng(0).integers(words, size=(count, length)).tolist()
+    return [[f"w{w}" for w in row] for row in drawn]
+
+
 def sentences(grammar: Grammar, count: int, shortest: int, longest: int) -> list[list[str]]:
     """Sentences of the grammar of some lengths."""
     trees = iterate_trees(grammar, generator=torch.Generator().manual_seed(0))

@@ -35,11 +35,11 @@ class Sample:
     sentences: list[list[str]]
 
 
-def english(shortest: int, longest: int) -> Sample:
-    """The shipped grammar of English, 337 rules, and its sentences of some lengths."""
+def english(shortest: int, longest: int, limit: int | None) -> Sample:
+    """The shipped grammar of English, and its first sentences of some lengths."""
     sentences = [s for s in library.sentences("corpus") if shortest <= len(s) <= longest]
     name = f"English, {shortest} to {longest} words"
-    return _sample(name, library.load("english"), sentences)
+    return _sample(name, library.load("english"), sentences[:limit])
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks.forest.memory import _memory, _start_of_phase
 from benchmarks.parser import grammars
+from inout import Parser
 
 ROOT = Path(__file__).parents[2]
 K = 100
@@ -38,7 +39,7 @@ def probe() -> None:
     print(json.dumps({"whole": max(before, peak), "growth": peak - at_first}))
 
 
-def _questions(parser: grammars.Parser, words: list[str]) -> None:
+def _questions(parser: Parser, words: list[str]) -> None:
     parser.log_partition(words)
     parser.expected_counts(words)
     parser.kbest(words, K)

@@ -56,12 +56,12 @@ def figures(treebank: Treebank) -> Iterator[Figure]:
     yield Figure("GENIA: grammar from the training part", treebank.seconds, "s")
     yield Figure(f"GENIA: dev sentences up to {genia.LONGEST} words", count, "")
     short = [leaves(tree)[:3] for tree in treebank.gold[:1]]
-    baseline: float | None = None
+    found: dict[str, float] = {}
     for method, name in METHODS.items():
         treebank.parser.parse_all(short, method)  # compiles
         scores, seconds = treebank.parse(method)
-        better = baseline if method == "min_risk" else None
-        yield Figure(f"GENIA, {name}: F1", 100 * scores.f1, "%", at_least=better)
+        found[method] = 100 * scores.f1
+        yield Figure(f"GENIA, {name}: F1", 100 * scores.f1, "%")
         yield Figure(f"GENIA, {name}: precision", 100 * scores.precision, "%")
         yield Figure(f"GENIA, {name}: recall", 100 * scores.recall, "%")
         yield Figure(f"GENIA, {name}: exact match", 100 * scores.exact_match, "%")
@@ -69,5 +69,5 @@ def figures(treebank: Treebank) -> Iterator[Figure]:
         yield Figure(f"GENIA, {name}: sentences without a tree", scores.num_failed, "")
         yield Figure(f"GENIA, {name}: speed on all cores", count / seconds, "sentences/s")
         yield Figure(f"GENIA, {name}: parsing", seconds / 60, "min", at_most=MINUTES)
-        if method == "viterbi":
-            baseline = 100 * scores.f1
+    gain = found["min_risk"] - found["viterbi"]
+    yield Figure("GENIA: F1 of minimum risk above that of Viterbi", gain, "points", at_least=0.01)

@@ -16,7 +16,7 @@ MOST_DRAWN_GOALS = 5
 MOST_NODES = 600
 
 
-def as_html(answer: Answer, title: str = "", lead: str = "") -> str:
+def as_html(answer: Answer) -> str:
     """The whole page."""
     sections = [("Numbers", _numbers(answer))]
     for goal in [goal for goal in answer.goals if goal.best][:MOST_DRAWN_GOALS]:
@@ -28,7 +28,7 @@ def as_html(answer: Answer, title: str = "", lead: str = "") -> str:
         if name not in answer.from_sentence
     ]
     sections.append(("Forest", _forest(answer)))
-    return page.html(title or answer.title, sections, lead)
+    return page.html(answer.title, sections)
 
 
 def _numbers(answer: Answer) -> str:

@@ -32,6 +32,8 @@ class Progress:
 
 Callback = Callable[[Progress], None]
 
+_BAR_WIDTH = 12
+
 
 class Clock:
     """Estimates how long training will still take, from the changes and times so far."""
@@ -107,7 +109,7 @@ def _bar(name: str) -> Iterator[Callback]:
         return
     columns: list[Any] = [
         TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
+        BarColumn(bar_width=_BAR_WIDTH),
         TextColumn("{task.fields[told]}"),
     ]
     with Bar(*columns, console=console, transient=True) as bar:
@@ -116,29 +118,43 @@ def _bar(name: str) -> Iterator[Callback]:
         def show(progress: Progress) -> None:
             of_runs = f" {progress.run + 1}/{progress.runs}" if progress.runs > 1 else ""
             total = progress.iteration + progress.iterations_left
+            # The three columns have a space between them.
+            room = console.width - len(name + of_runs) - _BAR_WIDTH - 2
             bar.update(
                 task,
                 description=name + of_runs,
                 completed=progress.iteration,
                 total=max(total, 1),
-                told=describe(progress),
+                told=describe(progress, room),
             )
 
         yield show
 
 
-def describe(progress: Progress) -> str:
+def describe(progress: Progress, width: int = 100) -> str:
     """One line: iteration, log-likelihood, perplexity for each word, time left.
 
-    >>> describe(Progress(0, 1, 7, 100, -1234.5, -1234.5, 12.25, 20, 65.0))
+    Where that is wider than `width`, what matters least is left out.
+
+    >>> progress = Progress(0, 1, 7, 100, -1234.5, -1234.5, 12.25, 20, 65.0)
+    >>> describe(progress)
     'iteration 7 · log-likelihood -1234.50 · perplexity 12.25 · about 1:05 left'
+    >>> describe(progress, 50)
+    'log-likelihood -1234.50 · about 1:05 left'
     """
-    parts = [f"iteration {progress.iteration}", f"log-likelihood {progress.log_likelihood:.2f}"]
-    if progress.perplexity is not None:
-        parts.append(f"perplexity {progress.perplexity:.2f}")
+    likelihood = f"log-likelihood {progress.log_likelihood:.2f}"
+    left = []
     if progress.seconds_left is not None:
         minutes, seconds = divmod(round(progress.seconds_left), 60)
         hours, minutes = divmod(minutes, 60)
         clock = f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
-        parts.append(f"about {clock} left")
-    return " · ".join(parts)
+        left = [f"about {clock} left"]
+    perplexity = [] if progress.perplexity is None else [f"perplexity {progress.perplexity:.2f}"]
+    choices = (
+        [f"iteration {progress.iteration}", likelihood, *perplexity, *left],
+        [likelihood, *perplexity, *left],
+        [likelihood, *left],
+        [likelihood],
+    )
+    texts = [" · ".join(parts) for parts in choices]
+    return next((text for text in texts if len(text) <= width), texts[-1])

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from inout.cli.commands.options import HtmlOption
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+PAGE = "inout-demo.html"
 
 EXAMPLES = """[bold]Examples[/bold]
 
@@ -10,23 +16,72 @@ EXAMPLES = """[bold]Examples[/bold]
   inout demo --html demo.html
 """
 
+NEXT = [
+    ("inout parse english", "sentences of your own, one a line"),
+    ("inout em --help", "train a grammar of your own"),
+    ("inout programs", "inside algorithms as equations"),
+    ("inout --help", "all commands"),
+    ("docs/tutorial.md", "the same from Python, and much more"),
+]
 
-def demo(html: HtmlOption = None) -> None:
-    """A sentence with two readings: its trees, their probabilities, the expected counts."""
+
+def demo(
+    html: Annotated[
+        str | None,
+        typer.Option(
+            "--html",
+            metavar="FILE",
+            help=f"Where to write the page with drawings. Otherwise it is {PAGE}, here or, where "
+            "that may not be written, in a new temporary directory.",
+        ),
+    ] = None,
+) -> None:
+    """Parse sentences that mean several things, then train a grammar; takes some ten seconds."""
     from inout.cli.progress import status
 
     with status() as line:
-        from inout.cli.demo import LEAD, SENTENCE, print_demo, solve_demo
-        from inout.cli.html_report import as_html
+        from rich.text import Text
+
+        from inout.cli.demo import ambiguity, learning, lesson_text, page, surprise
         from inout.cli.paper import Paper
+        from inout.grammars import library
+        from inout.grammars.parsing.parser import Parser
         from inout.io import check_writable, write_text
 
         if html is not None:
             check_writable(html)
-        line.warn_of_compilation()
-        answer = solve_demo()
+        line.warn_of_compilation("parsing")
+        line.say("parsing")
+        english = library.load("english")
+        parser = Parser(english)
+        found = ambiguity.parsed(parser)
+        surprisals = surprise.surprisals(parser)
     paper = Paper()
-    print_demo(paper, answer)
-    if html is not None:
-        write_text(html, as_html(answer, SENTENCE, LEAD))
-        paper.note_file(html)
+    paper.sentence(
+        f"A small grammar of English ({len(english):,} rules) reads sentences that mean several "
+        "things.",
+    )
+    ambiguity.print_ambiguity(paper, found)
+    surprise.print_surprisals(paper, surprisals)
+    lesson_text.print_task(paper)
+    lesson = learning.learn(english)
+    lesson_text.print_lesson(paper, lesson)
+    where = html or _place()
+    write_text(where, page.as_html(found, surprisals, lesson))
+    paper.heading("Where to go next")
+    paper.pairs(NEXT, indent=3)
+    paper.line()
+    # The name of the file is not cut off, however narrow the terminal is.
+    paper.console.print(Text(f"wrote {where}: open it in a browser"), soft_wrap=True)
+
+
+def _place() -> str:
+    """Where the page goes if nobody says: here, or where everybody may write."""
+    from inout._core.errors import FileError
+    from inout.io import check_writable
+
+    try:
+        check_writable(PAGE)
+    except FileError:
+        return str(Path(tempfile.mkdtemp(prefix="inout-")) / PAGE)
+    return PAGE

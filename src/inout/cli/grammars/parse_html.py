@@ -33,7 +33,7 @@ class Pages:
         self._sentences += 1
         if self._sentences <= MOST_SENTENCES:
             title = shorten(" ".join(answer.words), 120) or "(no words)"
-            self._shown.append((title, _parts(answer)))
+            self._shown.append((title, sections(answer)))
 
     def html(self) -> str:
         """The whole page: a section for each sentence, or for each part of the only one."""
@@ -43,8 +43,8 @@ class Pages:
         lead = f"{formats.plural(self._sentences, 'sentence')}, parsed with {self._grammar}."
         if self._sentences > MOST_SENTENCES:
             lead += f" The first {MOST_SENTENCES} are shown; --json has all."
-        sections = [(title, "\n".join(body for _, body in parts)) for title, parts in self._shown]
-        return page.html("Parses", sections, lead)
+        shown = [(title, "\n".join(body for _, body in parts)) for title, parts in self._shown]
+        return page.html("Parses", shown, lead)
 
 
 _FOREST_NOTE = page.paragraph(
@@ -58,7 +58,8 @@ _CHART_NOTE = page.paragraph(
 )
 
 
-def _parts(answer: Answer) -> list[tuple[str, str]]:
+def sections(answer: Answer) -> list[tuple[str, str]]:
+    """All about a sentence, as headings and what stands below them."""
     if answer.reason is not None:
         return [("No tree", page.paragraph(f"No tree: {reason(answer)}."))]
     named = [(f"{rank}", found) for rank, found in enumerate(answer.trees, 1)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from inout.kernels.parsing import cpu
 from inout.kernels.parsing.anchored import cpu as anchored
 from inout.kernels.parsing.arrays import RuleArrays, SentenceArrays
+from inout.kernels.parsing.dense import choice
+from inout.kernels.parsing.dense import cpu as dense
 from inout.kernels.parsing.logspace import cpu as logspace
 from inout.kernels.threads import GROUPS, over_batch
 
@@ -21,6 +23,7 @@ Kernel = Callable[..., Any]
 
 # numba's dispatchers have no types for starred arguments.
 _sweep: Kernel = cpu.sweep
+_dense_sweep: Kernel = dense.sweep
 _log_sweep: Kernel = logspace.sweep
 _collect: Kernel = anchored.collect
 _collect_logs: Kernel = anchored.collect_logs
@@ -118,6 +121,7 @@ class _Sweeps:
     """Runs of the kernels over groups of sentences, and the arrays that they fill together."""
 
     passes: ParsingPasses
+    kernel: Kernel  # the scaled one
     arguments: tuple[Any, ...]  # of the scaled kernel
     low: Array  # [b]
     binary: Array  # [groups 1 r], or [1 cells r]: cells are nobody else's
@@ -130,6 +134,7 @@ class _Sweeps:
         slots = [1 if x else len(passes.groups) for x in passes.anchored]
         return cls(
             passes,
+            _sweep if posteriors or not passes.dense else _dense_sweep,
             passes.scaled_arguments(),
             low=np.zeros(len(passes.sentences), np.bool_),
             binary=np.zeros((slots[0], *passes.binary.shape)),
@@ -142,7 +147,7 @@ class _Sweeps:
         self, which: list[Array], raised: float, skip_low: bool, factors: Array, log_z: Array
     ) -> None:
         given = raised, skip_low, factors, log_z, self.low
-        self._over(_sweep, self.arguments, which, given)
+        self._over(self.kernel, self.arguments, which, given)
 
     def in_logs(self, which: list[Array], factors: Array, log_z: Array) -> None:
         self._over(_log_sweep, self.passes.log_arguments(), which, (factors, log_z))
@@ -206,10 +211,18 @@ class ParsingPasses:
             np.append(by_length[k :: 2 * GROUPS], by_length[2 * GROUPS - 1 - k :: 2 * GROUPS])
             for k in range(GROUPS)
         ]
+        # Those of the same length next to each other: the dense kernel takes them together.
+        self.groups = [x[np.argsort(sentences.lengths[x], kind="stable")] for x in self.groups]
         self.groups = [x for x in self.groups if len(x)]
         lengths = sentences.lengths.astype(np.float64)
         pairs = len(rules.pair_right) + rules.num_symbols
         self.work = int((lengths**2).sum() * (pairs + len(rules.unary_head)))
+
+    @cached_property
+    def dense(self) -> bool:
+        """Whether the dense kernel does the scaled passes: it can, and most pairs meet."""
+        plain = not any(self.anchored) and self.beam == 0 and len(self.sentences.arc_offsets) == 0
+        return plain and choice.pays(self.rules, self.sentences)
 
     def scaled_arguments(self) -> tuple[Any, ...]:
         """(grammar, weights, words, starts) for the scaled kernel."""

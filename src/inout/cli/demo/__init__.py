@@ -1,0 +1,1 @@
+"""The demonstration: sentences that mean several things, surprisals, and a grammar that learns."""

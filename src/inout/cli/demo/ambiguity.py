@@ -1,0 +1,76 @@
+"""Sentences that mean several things: their trees, and how probable each is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from inout.cli.grammars.loading import Line
+from inout.cli.grammars.parse_text import trees
+from inout.cli.grammars.parsing import Answer, Found, Request, answers
+from inout.cli.grammars.trees import tree_node
+from inout.cli.paper import BAR_WIDTH, Paper
+from inout.cli.trees import draw
+from inout.grammars import library
+from inout.grammars.parsing.parser import Parser
+from inout.viz.branches import side_by_side
+from inout.viz.text import bar
+
+DRAWN = ("fruit flies like a banana", "I saw her duck")
+_ASKED = Request(k=2, count=True, picture=True)
+_INDENT = 3
+
+
+def parsed(parser: Parser) -> list[Answer]:
+    """The ambiguous sentences of the library with all there is to say about them.
+
+    Those that are drawn come first.
+    """
+    sentences = [" ".join(words) for words in library.sentences("ambiguous")]
+    ordered = [*DRAWN, *(text for text in sentences if text not in DRAWN)]
+    lines = [Line("ambiguous", number, text) for number, text in enumerate(ordered, 1)]
+    return list(answers(parser, lines, _ASKED))
+
+
+def print_ambiguity(paper: Paper, found: Sequence[Answer]) -> None:
+    """Two sentences with their trees, and a line about each of the others."""
+    for answer in found[: len(DRAWN)]:
+        paper.heading(" ".join(answer.words), f"{trees(answer.count or 0)}, with probabilities")
+        _print_trees(paper, answer.trees)
+    paper.heading("More of them", "number of trees, probability of the best")
+    others = [(" ".join(answer.words), answer) for answer in found[len(DRAWN) :]]
+    longest = max(len(text) for text, _ in others)
+    # Rather short bars, or none, than sentences cut off.
+    room = min(BAR_WIDTH, paper.width - longest - 14)
+    for text, answer in others:
+        best = probability(answer.trees[0])
+        line = Text(f"{'':{_INDENT}}{answer.count}  {best:.2f}  ")
+        if room >= 5:
+            line.append(f"{bar(best, room)}  ", style="blue")
+        paper.line(line.append(text))
+
+
+def probability(found: Found) -> float:
+    """The probability of a tree given its sentence."""
+    return math.exp(min(found.log_prob, 0.0))
+
+
+def _print_trees(paper: Paper, found: Sequence[Found]) -> None:
+    """The trees next to each other where they fit, else one below the other."""
+    drawings = []
+    for tree in found:
+        share = probability(tree)
+        drawn = draw(tree_node(tree.tree), paper.width - _INDENT)
+        drawings.append(f"{share:.3f}  {bar(share, BAR_WIDTH)}\n{drawn}")
+    together = side_by_side(drawings, paper.width - _INDENT)
+    for number, block in enumerate(drawings if together is None else [together]):
+        if number:
+            paper.line()
+        head, *rest = (" " * _INDENT + row for row in block.split("\n"))
+        line = Text(head)
+        line.highlight_regex(r"\d\.\d+", "bold")
+        line.highlight_regex("[█-▏]+", "blue")
+        paper.line(line)
+        paper.line("\n".join(rest))

@@ -1,0 +1,101 @@
+"""The demonstration as a page: trees, charts and the training curve; nothing is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from inout.cli import formats
+from inout.cli.demo.ambiguity import DRAWN, probability
+from inout.cli.demo.learning import CLASSES, Lesson, likely_words
+from inout.cli.demo.surprise import FULL_BAR, SENTENCE
+from inout.cli.grammars.parse_html import sections
+from inout.cli.grammars.parsing import Answer
+from inout.cli.grammars.trees import tree_node
+from inout.grammars.parsing.parser import Parser
+from inout.viz import page, svg
+from inout.viz.curve import curve
+
+LEAD = (
+    "Sentences that mean several things, parsed with a small grammar of English; how unexpected "
+    "their words are; and the same grammar, which forgets its dictionary and learns it again."
+)
+# What the page has of each sentence that is drawn.
+WANTED = (("Trees", "Chart", "Forest"), ("Trees", "Chart"))
+BEFORE_AND_AFTER = "she gave him an apple"
+
+
+def as_html(
+    found: Sequence[Answer], surprisals: Sequence[tuple[str, float]], lesson: Lesson
+) -> str:
+    """The whole page."""
+    drawn = [
+        (
+            " ".join(answer.words),
+            "\n".join(body for heading, body in sections(answer) if heading in wanted),
+        )
+        for answer, wanted in zip(found, WANTED, strict=False)
+    ]
+    shown = [
+        *drawn,
+        ("More sentences that mean several things", _others(found[len(DRAWN) :])),
+        (f"Surprisal: {SENTENCE}", _surprisals(surprisals)),
+        ("Learning: the likelihood rises", _curve(lesson)),
+        ("What words became", _words(lesson)),
+        (f"Before and after: {BEFORE_AND_AFTER}", _trees(lesson)),
+    ]
+    return page.html("inout: parsing and learning", shown, LEAD)
+
+
+def _others(found: Sequence[Answer]) -> str:
+    rows = [
+        (
+            " ".join(answer.words),
+            formats.whole(int(answer.count or 0)),
+            probability(answer.trees[0]),
+        )
+        for answer in found
+    ]
+    return page.table(rows, ["sentence", "trees", "the best tree"], align="lrl", bars=[2])
+
+
+def _surprisals(found: Sequence[tuple[str, float]]) -> str:
+    note = page.paragraph("How unexpected each word is after the words before it, in bits.")
+    return note + page.table(found, ["word", "bits"], align="ll", bars=[1], full=FULL_BAR)
+
+
+def _curve(lesson: Lesson) -> str:
+    first, last = lesson.perplexities
+    note = page.paragraph(
+        "Every part of speech may be any word, at random probabilities. Inside-outside reads "
+        f"{len(lesson.corpus)} sentences without trees, again and again. The perplexity falls from "
+        f"{first:.1f} to {last:.1f} a word, and the words with the part of speech that the "
+        f"grammar of English gives them grow from {lesson.right_before:.1%} to "
+        f"{lesson.right_after:.1%}."
+    )
+    drawn = curve(lesson.result.log_likelihoods, "iteration", "log-likelihood")
+    return note + page.figures([(drawn, "")])
+
+
+def _words(lesson: Lesson) -> str:
+    rows = [
+        (
+            name,
+            " ".join(likely_words(lesson.start, name, 7)),
+            " ".join(likely_words(lesson.result.model, name, 9)),
+        )
+        for name in CLASSES
+    ]
+    note = page.paragraph("The likeliest words of some parts of speech.")
+    return note + page.table(rows, ["", "at random", "learned"], align="lll")
+
+
+def _trees(lesson: Lesson) -> str:
+    pictures = []
+    for grammar, caption in (
+        (lesson.start, "the best tree at the start"),
+        (lesson.result.model, "the best tree after training"),
+    ):
+        tree = Parser(grammar).parse(BEFORE_AND_AFTER.split()).tree
+        assert tree is not None
+        pictures.append((svg.tree(tree_node(tree), baseline=True), caption))
+    return page.figures(pictures)

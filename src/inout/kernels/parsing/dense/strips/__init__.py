@@ -1,0 +1,1 @@
+"""Strips of spans of the same width, side by side."""
