@@ -103,21 +103,18 @@ class Analyses:
         """
         problem = self.problem
         base = problem.base.detach().clone().requires_grad_()
-        outputs: list[Tensor] = [problem.form.log_empty(base)]
-        gradients = [torch.ones((), dtype=torch.float64)]
-        if problem.n > 0:
+        if problem.n == 0:
+            outputs, gradients = [problem.form.log_empty(base)], [torch.ones(()).double()]
+            found = bool(outputs[0] > -torch.inf)
+        else:
+            log_z, *counts = problem.passes.expected_counts()
             outputs = list(problem.potentials(problem.weights(base)))
-            _, *counts = problem.passes.expected_counts()
-            gradients = [torch.from_numpy(x) for x in counts]
-        used = [x.requires_grad for x in outputs]
-        if self.log_z == -np.inf or not any(used):
+            gradients, found = [torch.from_numpy(x) for x in counts], log_z[0] > -np.inf
+        used = [pair for pair in zip(outputs, gradients, strict=True) if pair[0].requires_grad]
+        if not found or not used:
             return torch.zeros_like(base).detach()
-        (found,) = torch.autograd.grad(
-            [x for x, use in zip(outputs, used, strict=True) if use],
-            base,
-            [x for x, use in zip(gradients, used, strict=True) if use],
-        )
-        return found
+        (result,) = torch.autograd.grad([x for x, _ in used], base, [g for _, g in used])
+        return result
 
     def marginals(self) -> Marginals:
         """Expected numbers of constituents and of rules over each span of at least one word."""
@@ -195,10 +192,10 @@ class Analyses:
             raise ArgumentError("words must be a sentence for min_risk. Got a lattice")
         if self.problem.n == 0:
             return self.best()
-        if self.log_z == -np.inf:
+        marginals, grammar = self.marginals(), self.problem.grammar
+        if marginals.log_z == -np.inf:
             return self._none()
-        grammar = self.problem.grammar
-        tree = most_recalled(self.marginals(), list(self.words), grammar.start, label)
+        tree = most_recalled(marginals, list(self.words), grammar.start, label)
         rules = rules_of(grammar.rules, tree)
         if rules is None:
             return self._parse(tree, -np.inf, None)

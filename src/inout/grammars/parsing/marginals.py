@@ -28,6 +28,11 @@ class Marginals:
     _problem: Problem
 
     @property
+    def log_z(self) -> float:
+        """The log of the sum of the weights of all trees."""
+        return self._posteriors.log_z if self._problem.n else -np.inf
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """The nonterminals that stand in some tree of the grammar."""
         form = self._problem.form
@@ -82,15 +87,23 @@ class Marginals:
     @cached_property
     def rules(self) -> dict[tuple[int, int, int], float]:
         """{(number of the rule, start, end): expected number}, those above 0."""
+        rule, start, end, value = (x.tolist() for x in self.anchored_rules)
+        return dict(zip(zip(rule, start, end, strict=True), value, strict=True))
+
+    @cached_property
+    def anchored_rules(self) -> Columns:
+        """The same as arrays: numbers of rules, starts, ends, expected numbers; each once."""
         if self._problem.n == 0:
-            return {}
+            none = np.empty(0, np.int64)
+            return none, none, none, np.empty(0)
         parts = [self._binary, self._lexical, *self._unary]
         rule, start, end, value = (np.concatenate(x) for x in zip(*parts, strict=True))
         known = (rule >= 0) & (value > 0)
-        keys = np.stack([rule, start, end], axis=1)[known]
-        places, where = np.unique(keys, axis=0, return_inverse=True)
-        totals = np.bincount(where.reshape(-1), weights=value[known], minlength=len(places))
-        return dict(zip(map(tuple, places.tolist()), totals.tolist(), strict=True))
+        size = self._problem.n + 1
+        keys = (rule[known].astype(np.int64) * size + start[known]) * size + end[known]
+        places, where = np.unique(keys, return_inverse=True)
+        totals = np.bincount(where, weights=value[known], minlength=len(places))
+        return places // size**2, places // size % size, places % size, totals
 
     @property
     def _binary(self) -> Columns:
@@ -105,7 +118,8 @@ class Marginals:
         problem, n = self._problem, max(self._problem.n, 1)
         rules = problem.form.original_rules[problem.compiled.rules]
         starts, ends = problem.compiled.cells // n, problem.compiled.cells % n + 1
-        return rules, starts, ends, problem.passes.expected_counts().words
+        words = self._posteriors.words if problem.n else np.empty(0)
+        return rules, starts, ends, words
 
     @property
     def _unary(self) -> list[Columns]:

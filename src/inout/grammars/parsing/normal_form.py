@@ -130,6 +130,13 @@ class Setting:
         return FormWeights(torch.from_numpy(rules), torch.from_numpy(chains))
 
     @cached_property
+    def sums(self) -> FormWeights:
+        """The weights of all pieces together, outside any graph."""
+        removal, closure = self.form.removal, self.form.closure
+        rules = removal.log_weights(torch.from_numpy(self.binarised), torch.from_numpy(self.base))
+        return FormWeights(rules, closure.log_weights(rules))
+
+    @cached_property
     def pieces(self) -> Pieces:
         """What the rules of the form stand for, by binarised rules."""
         return self.form.removal.pieces(self.binarised, self.base)
@@ -140,4 +147,4 @@ class Setting:
         sums = self.form.removal.log_weights(
             torch.from_numpy(self.binarised), torch.from_numpy(self.base)
         )
-        return self.form.closure.chains(sums.numpy(), self.pieces)
+        return self.form.closure.chains(sums.numpy(), self.pieces)  # also where no sum is finite

@@ -67,8 +67,9 @@ class Problem:
     @cached_property
     def sums(self) -> FormWeights:
         """The weights of the form, outside any graph."""
-        base = self.base.detach()
-        return FormWeights(*(x.detach() for x in self.weights(base)))
+        if self.rule_scores is None:
+            return self.shared.sums
+        return FormWeights(*(x.detach() for x in self.weights(self.base.detach())))
 
     @cached_property
     def passes(self) -> ParsingPasses:

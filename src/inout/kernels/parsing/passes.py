@@ -50,10 +50,12 @@ class Posteriors(NamedTuple):
     log-weight w. The unit of a span is whatever suits it, so only these sums have a meaning.
     """
 
+    log_z: float
     above: Array  # probability that the span has the symbol after the unary rules
     below: Array  # and before them
     log_after: Array
     log_back: Array
+    words: Array  # [entries] probability that a word is read as an entry says
 
     @property
     def _scales(self) -> Array:
@@ -257,6 +259,8 @@ class ParsingPasses:
 
     def only(self, sentence: int) -> ParsingPasses:
         """The passes of one sentence alone."""
+        if len(self.sentences) == 1 and sentence == 0:
+            return self
         chosen, entries, cells = self.sentences.select(np.array([sentence]))
         binary = np.empty_like(self.binary)
         binary[:, self.rules.order] = self.binary
@@ -310,17 +314,18 @@ class ParsingPasses:
         binary = counts if self.anchored[0] else counts[0]
         return Counts(log_z, binary, unary if self.anchored[1] else unary[0], words)
 
-    def _outside(self) -> tuple[float, list[Array], bool]:
-        """(log Z, raw posteriors, whether in logs) of the only sentence."""
+    @cached_property
+    def _outside(self) -> tuple[float, list[Array], Array, bool]:
+        """(log Z, raw posteriors, those of entries, whether in logs) of the only sentence."""
         n = int(self.sentences.lengths[0])
         arrays = [np.zeros((n, n, self.rules.num_symbols)) for _ in range(4)]
-        log_z, _, in_logs = self._run(np.ones(1), tuple(arrays))
-        return float(log_z[0]), arrays, bool(in_logs[0])
+        log_z, (_, _, words), in_logs = self._run(np.ones(1), tuple(arrays))
+        return float(log_z[0]), arrays, words, bool(in_logs[0])
 
     def posteriors(self, sentence: int) -> Posteriors:
         """Posteriors of the symbols over the spans of one sentence; 0 without a tree."""
         only = self.only(sentence)
-        log_z, (above, below, after, back), in_logs = only._outside()
+        log_z, (above, below, after, back), words, in_logs = only._outside
         if log_z == -np.inf:
             after, back = (np.full_like(x, -np.inf) for x in (after, back))
         elif not in_logs:
@@ -329,12 +334,12 @@ class ParsingPasses:
             exponents = np.broadcast_to(exponents, n * n).reshape(n, n, 1)
             with np.errstate(divide="ignore"):
                 after, back = np.log(after) + exponents * _LOG2, np.log(back)
-        return Posteriors(above, below, after, back)
+        return Posteriors(log_z, above, below, after, back, words)
 
     def _anchored(self, sentence: int, threshold: float, by_split: bool) -> tuple[Array, Array]:
         """(rule, start, split or -1, end [count 4], posteriors [count])."""
         only = self.only(sentence)
-        log_z, (_, _, _, back), in_logs = only._outside()
+        log_z, (_, _, _, back), _, in_logs = only._outside
         if log_z == -np.inf:
             return np.empty((0, 4), np.int64), np.empty(0)
         given = only.log_arguments() if in_logs else only.scaled_arguments()
