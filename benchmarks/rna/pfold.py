@@ -97,9 +97,8 @@ def pairs_of_tree(tree: Tree) -> Pairs:
 
 def pair_posteriors(pfold: Grammar, marginals: Marginals, n: int) -> NDArray[np.float64]:
     """How likely bases i < j are a pair [n n]: the anchored rules x F y, added up."""
-    is_pair = (pfold.rules.arities == 3).tolist()
+    rules, starts, ends, values = marginals.anchored_rules
+    pairs = pfold.rules.arities[rules] == 3
     found = np.zeros((n, n))
-    for (rule, start, end), value in marginals.rules.items():
-        if is_pair[rule]:
-            found[start, end - 1] += value
+    np.add.at(found, (starts[pairs], ends[pairs] - 1), values[pairs])
     return found
