@@ -112,8 +112,9 @@ def _exponents(tops: Array, nothing: int) -> Array:
 def _entry_exponents(logs: Array, offsets: Array) -> tuple[Array, Array]:
     """(binary exponents of the entries of each place, the entries in that scale)."""
     counts = np.diff(offsets)
-    tops = np.full(len(counts), -np.inf)
-    np.maximum.at(tops, np.repeat(np.arange(len(counts)), counts), logs)
+    tops, found = np.full(len(counts), -np.inf), counts > 0
+    if found.any():
+        tops[found] = np.maximum.reduceat(logs[: offsets[-1]], offsets[:-1][found])
     exponents = _exponents(tops, cpu.NONE)
     return exponents, _scaled(logs, np.repeat(exponents, counts))
 
