@@ -111,9 +111,10 @@ def fixed_point(
             new_counts[head, number] += product
             for x, value in zip(inner, below, strict=True):
                 new_counts[head] += product / value * counts[x]
-        change = np.abs(new - values).max()
+        settled = np.allclose(new, values, rtol=1e-15, atol=0.0)
+        settled = settled and np.allclose(new_counts, counts, rtol=1e-15, atol=0.0)
         values, counts = new, new_counts
-        if change < 1e-16:
+        if settled:
             break
     root = items["S", 0, len(words)]
     return float(values[root]), counts[root]

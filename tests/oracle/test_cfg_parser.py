@@ -11,7 +11,7 @@ import torch
 from scipy import stats  # type: ignore[import-untyped]
 
 from inout import ArgumentError, CycleError, Grammar, Parser
-from inout.grammars import Lattice, Pruning
+from inout.grammars import Lattice, Pruning, Rule, Terminal
 from inout.grammars.parsing.parses import tree_of
 from inout.grammars.parsing.sentences import check_words
 from tests.oracle.chart_cases import derivations, fixed_point, random_grammar, tree_count
@@ -419,3 +419,112 @@ def test_divergent_cycles_are_refused() -> None:
     better = Grammar.from_text("S -> A [2.0] | 'a' [0.5]\nA -> S [1.0]")
     with pytest.raises(ArgumentError, match="better without end"):
         Parser(better).parse(["a"])
+
+
+def test_no_chain_passes_through_what_a_bracket_forbids() -> None:
+    """Parts of long rules may cross a bracket, the constituents between them may not."""
+    grammar = Grammar.from_text(
+        "S -> D B C | D E\nD -> 'd'\nC -> \nB -> X Y Z\nX -> \nY -> 'y'\nZ -> 'z'\nE -> Y Z [0.5]"
+    )
+    words = list("dyz")
+    free, tied = Parser(grammar).given(words), Parser(grammar).given(words, brackets=[(0, 2)])
+    assert free.count() == 2
+    assert len(free.kbest(5)) == 2
+    assert tied.count() == 0
+    assert tied.log_z == -math.inf
+    assert tied.best().tree is None
+    assert tied.kbest(3) == []
+    flat = Grammar.from_text("S -> D B C\nD -> 'd'\nB -> 'y'\nC -> 'z'")
+    assert Parser(flat).given(words, brackets=[(0, 2)]).count() == 1
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_brackets_in_long_rules_with_empty_symbols(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    names, found = ["S", "A", "B"], dict[Rule, float]()
+    for name in names:
+        found[Rule(name, (Terminal("a"),))] = 0.2
+    found[Rule("A", ())] = 0.2
+    found[Rule("B", ("A", "A", "B"))] = 0.1
+    found[Rule("S", ("A", "B", "S"))] = 0.2
+    while len(found) < 9:
+        right = tuple(names[int(x)] for x in rng.integers(3, size=int(rng.integers(2, 5))))
+        found[Rule(names[int(rng.integers(3))], right)] = float(rng.uniform(0.05, 0.2))
+    grammar = Grammar("S", list(found), [math.log(w) for w in found.values()])
+    words, n = list("aaa"), 3
+    for bracket in ((0, 2), (1, 3)):
+        allowed = {
+            (i, j)
+            for i in range(n)
+            for j in range(i + 1, n + 1)
+            if not (i < bracket[0] < j < bracket[1] or bracket[0] < i < bracket[1] < j)
+        }
+        total, counts = fixed_point(grammar, words, allowed)
+        given = Parser(grammar).given(words, brackets=[bracket])
+        assert_close(given.log_partition().exp(), total)
+        assert_close(given.expected_counts(), torch.from_numpy(counts / total))
+        uses: Counter[int] = Counter()
+        for (rule, _, _), value in given.marginals().rules.items():
+            uses[rule] += value  # type: ignore[assignment]
+        solid = [n for n, rule in enumerate(grammar.rules) if rule.arity > 0]
+        assert all(uses[n] <= counts[n] / total + 1e-9 for n in solid)
+        likelihood = grammar.likelihood([words], [[bracket]])
+        assert_close(likelihood(grammar.log_weights).exp(), np.array([total]))
+        for parse in given.kbest(6):
+            assert parse.rules is not None
+            for _, i, j in tree_spans(grammar, parse.rules, words):
+                assert i == j or (i, j) in allowed
+
+
+def test_regressions() -> None:
+    """What a review found, in its words."""
+    # Trees by class of unknown words are trees of the grammar for min_risk, too.
+    by_class = Parser(Grammar.from_text("S -> 'UNK' A\nA -> 'UNK'"))
+    assert by_class.min_risk(["foo", "bar"]).log_weight == 0.0
+    # The outer of two labels over the same words is the one that the rules put above.
+    chain = Grammar.from_text("S -> P Q [1]\nQ -> R [1]\nR -> T T [1]\nP -> 'p'\nT -> 't'")
+    assert str(Parser(chain).min_risk(list("ptt"))) == "(S (P p) (Q (R (T t) (T t))))"
+    upward = Grammar.from_text("S -> R P [1]\nQ -> T T [1]\nR -> Q [1]\nP -> 'p'\nT -> 't'")
+    assert str(Parser(upward).min_risk(list("ttp"))) == "(S (R (Q (T t) (T t))) (P p))"
+    # A cycle whose weight is 1 but for rounding up.
+    grammar = Grammar.from_text("S -> A [10] | 'a'\nA -> S [0.1] | 'b'")
+    assert str(Parser(grammar).parse(["a"])) == "(S a)"
+    # Deep trees.
+    deep = Parser(Grammar.from_text("S -> 'a' S [0.5] | 'a' [0.5]"))
+    assert_close(deep.parse(["a"] * 1500).log_weight, 1500 * math.log(0.5))
+    # An endless chain far below all other trees.
+    text = "S -> X | Y\nX -> X X | 'a'\nY -> 'a' Y | Z\nZ -> Z | 'a'"
+    assert Parser(Grammar.from_text(text)).count(["a"] * 300) == math.inf
+    # The beam drops symbols from sums; the best tree has the probability that it has.
+    text = (
+        "S -> A A [0.01] | B B [0.01] | C C [0.01] | A D [1.0]\n"
+        "A -> 'a' [0.05]\nB -> 'a'\nC -> 'a'\nD -> 'a'"
+    )
+    assert Parser(Grammar.from_text(text)).given(["a", "a"], beam=0.1).best().log_prob < 0
+    # Many empty trees.
+    empty = Parser(Grammar.from_text("S -> S S [0.3] | A [0.3] | [0.2]\nA -> S A [0.2] | [0.4]"))
+    weights = [p.log_weight for p in empty.kbest([], 200)]
+    assert_close(np.array(weights), np.array(sorted(weights, reverse=True)))
+    assert len(weights) == 200
+    with pytest.raises(ArgumentError, match="tuple of symbols"):
+        Grammar("S", [Rule("S", "NP")])  # type: ignore[arg-type]
+    likelihood = deep.grammar.likelihood([["a"]])
+    with pytest.raises(ArgumentError, match="log_weights must"):
+        likelihood(torch.tensor([math.nan, 0.0], dtype=torch.float64))
+
+
+def test_trees_that_a_large_unary_rule_dwarfs() -> None:
+    rules = [
+        Rule("R", ("S",)), Rule("S", ("P", "B")), Rule("S", ("A", "B")),
+        Rule("P", (Terminal("a"),)), Rule("A", ("X",)), Rule("X", (Terminal("a"),)),
+        Rule("B", (Terminal("b"),)),
+    ]  # fmt: skip
+    grammar = Grammar("R", rules, [377.0, 0.0, 381.0, 112.0, -269.0, 0.0, 0.0])
+    parser = Parser(grammar)
+    assert_close(parser.log_partition(["a", "b"]), 489.0 + math.log(2))
+    expected = torch.tensor([1, 0.5, 0.5, 0.5, 0.5, 0.5, 1], dtype=torch.float64)
+    assert_close(parser.expected_counts(["a", "b"]), expected)
+    rules = [Rule("S", ("A",)), Rule("A", ("W",)), Rule("W", (Terminal("a"),))]
+    chain = Parser(Grammar("S", rules, [-400.0, 400.0, 0.0]))
+    for value in chain.marginals(["a"]).constituents.values():
+        assert_close(value, 1.0)

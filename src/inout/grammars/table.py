@@ -171,7 +171,7 @@ class TableBuilder:
 
     def symbol(self, symbol: Symbol) -> int:
         """The number of a symbol of either kind."""
-        if isinstance(symbol, Terminal):
+        if isinstance(symbol, Terminal) and isinstance(symbol.text, str):
             return self.terminal(symbol.text)
         if not isinstance(symbol, str):
             raise ArgumentError(f"a symbol must be a str or a Terminal. Got {symbol!r:.80}")
@@ -261,4 +261,6 @@ def _frozen(array: _Array) -> _Array:
 def _name(rule: Rule) -> str:
     if not isinstance(rule, Rule) or not isinstance(rule.lhs, str):
         raise ArgumentError(f"rules must be Rules whose lhs is a str. Got {rule!r:.80}")
+    if not isinstance(rule.rhs, tuple):
+        raise ArgumentError(f"the rhs of a rule must be a tuple of symbols. Got {rule.rhs!r:.80}")
     return rule.lhs

@@ -30,7 +30,6 @@ from inout.grammars.parsing.restoring import (
 )
 from inout.grammars.parsing.sentences import Lattice, Words, arcs_of
 from inout.grammars.transforms.pieces import random_numbers
-from inout.kernels.parsing.arrays import SentenceArrays
 from inout.kernels.parsing.decoding.max_rule.op import max_rule
 from inout.kernels.parsing.decoding.sampling.op import sample
 from inout.kernels.parsing.decoding.viterbi.op import best_trees
@@ -86,15 +85,16 @@ class Analyses:
 
         Exact: the sentence is parsed once more without them.
         """
-        arrays = self.problem.compiled.arrays
-        free = SentenceArrays(
-            arrays.starts, arrays.offsets, arrays.symbols, arrays.arc_offsets, arrays.arc_symbols
-        )
-        compiled = self.problem.compiled._replace(arrays=free)
+        compiled = self.problem.compiled.unrestricted()
         whole = replace(self, problem=replace(self.problem, compiled=compiled, beam=0.0))
         if whole.log_z == -np.inf:
             return 0.0
         return float(-np.expm1(min(self.log_z - whole.log_z, 0.0)))
+
+    @cached_property
+    def _whole(self) -> Analyses:
+        """The same without the beam."""
+        return replace(self, problem=replace(self.problem, beam=0.0))
 
     def expected_counts(self) -> Float[Tensor, " r"]:
         """How often each rule of the grammar stands in a tree of the sentence, on average.
@@ -183,10 +183,12 @@ class Analyses:
         return self._of_nodes(max_rule(self.problem.passes).nodes[0])
 
     def min_risk(self, label: Label | None = None) -> Parse:
-        """The tree with the most labelled constituents expected to be right (Goodman 1996).
+        """The tree with the most labelled brackets expected to be right (Goodman 1996).
 
-        Not necessarily a tree of the grammar. `label` maps the grammar's symbols to the labels
-        that count, to None for symbols that do not count.
+        Brackets are those of binary trees: parts of long rules, and symbols without a label, count
+        as brackets when the tree is chosen, and vanish from it. (Were they not counted, labels
+        that are hardly likely would take their places.) Not necessarily a tree of the grammar.
+        `label` maps the grammar's symbols to the labels that count, None for those that do not.
         """
         if isinstance(self.words, Lattice):
             raise ArgumentError("words must be a sentence for min_risk. Got a lattice")
@@ -196,11 +198,11 @@ class Analyses:
         if marginals.log_z == -np.inf:
             return self._none()
         tree = most_recalled(marginals, list(self.words), grammar.start, label)
-        rules = rules_of(grammar.rules, tree)
+        rules = rules_of(grammar.rules, tree, self.known)
         if rules is None:
-            return self._parse(tree, -np.inf, None)
+            return self._parse(self.words, tree, -np.inf, None)
         leaves = [Leaf(word, i, i + 1, 0.0) for i, word in enumerate(self.words)]
-        return self._parse(tree, self.problem.log_weight(rules, leaves), rules)
+        return self._parse(self.words, tree, self.problem.log_weight(rules, leaves), rules)
 
     def _ranked_empty(self, k: int) -> list[Parse]:
         ranked = self.problem.form.removal.nulls.trees(self.problem.shared.base).ranked(0, k)
@@ -219,17 +221,20 @@ class Analyses:
         return self._of_rules(found.rules, found.leaves)
 
     def _of_rules(self, rules: Sequence[int], leaves: Sequence[Leaf]) -> Parse:
-        tree = tree_of(self.problem.grammar.rules, rules, [leaf.word for leaf in leaves])
-        return self._parse(tree, self.problem.log_weight(rules, leaves), rules)
+        words = [leaf.word for leaf in leaves]
+        tree = tree_of(self.problem.grammar.rules, rules, words)
+        return self._parse(words, tree, self.problem.log_weight(rules, leaves), rules)
 
-    def _parse(self, tree: Tree, log_weight: float, rules: Sequence[int] | None) -> Parse:
+    def _parse(
+        self, words: Sequence[str], tree: Tree, log_weight: float, rules: Sequence[int] | None
+    ) -> Parse:
         return Parse(
-            tuple(tree.leaves()),
+            tuple(words),
             tree,
             log_weight,
             None if rules is None else tuple(rules),
             unknown=self.unknown,
-            log_partition=lambda: self.log_z,
+            log_partition=lambda: self._whole.log_z if self.problem.beam else self.log_z,
         )
 
     def _none(self) -> Parse:
@@ -244,5 +249,5 @@ class Analyses:
         if lost:
             return "unknown: " + ", ".join(dict.fromkeys(lost))
         if self.constrained or self.problem.beam:
-            return "no tree agrees with the brackets and what pruning left"
+            return "the words are known, but no tree of the grammar agrees with the conditions"
         return "the words are known, but no tree of the grammar has them in this order"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inout.grammars.parsing.normal_form import NormalForm
 from inout.grammars.parsing.sentences import Compiled
@@ -19,16 +21,28 @@ def count(form: NormalForm, compiled: Compiled) -> Number:
     nulls = null_counts(form)
     if int(compiled.arrays.lengths[0]) == 0:
         return nulls[0]
-    chains = chain_counts(form, rule_counts(form, nulls))
-    # Any weights will do to see which chains a tree of this sentence can have.
+    rules = rule_counts(form, nulls)
+    chains = chain_counts(form, rules)
     binary, unary, words = map(np.zeros, (len(form.binary), len(chains), len(compiled.rules)))
     passes = ParsingPasses(form.arrays, compiled.arrays, binary, unary, words)
-    endless = [n for n, x in enumerate(chains) if x == math.inf]
-    if endless:
-        if passes.expected_counts().unary[endless].any():
-            return math.inf
-        chains = [0 if x == math.inf else x for x in chains]
-    return count_trees(passes, unary=chains)[0]
+    barred = barred_chain_counts(form, rules) if compiled.barred is not None else chains
+
+    def ways(endless: int) -> NDArray[np.object_]:
+        """The numbers of ways, with a number for the endless ones; by cell where they differ."""
+        both = [np.array(_finite(x, endless), dtype=object) for x in (chains, barred)]
+        if compiled.barred is None:
+            return both[0]
+        return np.where(compiled.barred[:, None], both[1], both[0])
+
+    once = count_trees(passes, unary=ways(1))[0]
+    if math.inf in chains and count_trees(passes, unary=ways(2))[0] != once:
+        return math.inf  # a tree has a chain that has no end
+    return once
+
+
+def _finite(chains: list[Number], endless: int) -> list[int]:
+    """The numbers of ways, with another number for the endless ones."""
+    return [endless if x == math.inf else int(x) for x in chains]
 
 
 def null_counts(form: NormalForm) -> list[Number]:
@@ -81,3 +95,23 @@ def chain_counts(form: NormalForm, rules: list[Number]) -> list[Number]:
                 total += ways * further if further else 0
         found.append(total)
     return found
+
+
+def barred_chain_counts(form: NormalForm, rules: list[Number]) -> list[Number]:
+    """The number of ways of each chain that leads to no constituent.
+
+    Steps between parts of long rules make them shorter, so these chains have no cycles.
+    """
+    closure = form.closure
+
+    @cache
+    def ways(head: int, target: int) -> Number:
+        total: Number = 0
+        for step in closure.steps(head):
+            child = int(closure.children[step])
+            barred = form.is_original[child] or form.is_original[head]
+            further = 0 if barred else int(child == target) + ways(child, target)
+            total += rules[closure.rules[step]] * further if further else 0
+        return total
+
+    return [ways(head, target) for head, target in closure.pairs.tolist()]

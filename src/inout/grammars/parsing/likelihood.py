@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from inout._core.checks import as_log_weights
 from inout._core.errors import ArgumentError
 from inout.grammars.parsing.normal_form import NormalForm
 from inout.grammars.parsing.problem import potentials
@@ -40,6 +41,7 @@ class Likelihood:
                 f"brackets must be one list for each of {len(sentences)} sentences. "
                 f"Got {len(brackets)}"
             )
+        self._size = len(table)
         self.form = NormalForm(table) if form is None else form
         vocabulary = Vocabulary.from_terminals(table.terminals)
         self.compiled = compile_sentences(
@@ -50,7 +52,7 @@ class Likelihood:
         self._foresight = Foresight(len(sentences))
 
     def __call__(self, log_weights: Float[Tensor, " r"]) -> Float[Tensor, " b"]:
-        log_weights = log_weights.cpu().double()
+        log_weights = as_log_weights("log_weights", log_weights, self._size).cpu().double()
         weights = self.form.log_weights(log_weights)
         given = potentials(self.form, self.compiled, weights)
         arrays = self.form.arrays, self.compiled.arrays

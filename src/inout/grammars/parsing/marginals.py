@@ -85,6 +85,20 @@ class Marginals:
         return found
 
     @cached_property
+    def unary_steps(self) -> dict[tuple[int, int], dict[tuple[str, str], float]]:
+        """{(start, end): {(label above, label below): expected number}} over the same words."""
+        closure, names = self._problem.form.closure, self._problem.form.table.nonterminals
+        found: dict[tuple[int, int], dict[tuple[str, str], float]] = {}
+        for step, (_, starts, ends, values) in zip(
+            self._unary_origins.values(), self._unary, strict=True
+        ):
+            pair = names[closure.heads[step]], names[closure.children[step]]
+            for i, j, value in zip(starts.tolist(), ends.tolist(), values.tolist(), strict=True):
+                over = found.setdefault((i, j), {})
+                over[pair] = over.get(pair, 0.0) + value
+        return found
+
+    @cached_property
     def rules(self) -> dict[tuple[int, int, int], float]:
         """{(number of the rule, start, end): expected number}, those above 0."""
         rule, start, end, value = (x.tolist() for x in self.anchored_rules)
@@ -122,6 +136,16 @@ class Marginals:
         return rules, starts, ends, words
 
     @property
+    def _unary_origins(self) -> dict[int, int]:
+        """{number of an origin of a unary rule of the form: its step in the closure}."""
+        form, removal = self._problem.form, self._problem.form.removal
+        step_of = np.full(len(form.table), -1)
+        step_of[form.closure.rules] = np.arange(len(form.closure.rules))
+        steps = step_of[removal.new_rules]
+        places = np.flatnonzero(steps >= 0)
+        return dict(zip(places.tolist(), steps[places].tolist(), strict=True))
+
+    @cached_property
     def _unary(self) -> list[Columns]:
         """Steps of chains: A -> B over a span is used exp(back(A) + w + after(B)) times.
 
@@ -132,12 +156,9 @@ class Marginals:
         base = problem.base.detach()
         weights = form.binarisation.log_weights(form.selection.log_weights(problem.original(base)))
         sums = removal.nulls.log_sums(torch.from_numpy(problem.shared.base)).numpy()
-        step_of = np.full(len(form.table), -1)
-        step_of[closure.rules] = np.arange(len(closure.rules))
         kept = np.append(form.selection.kept, -1)
         found: list[Columns] = []
-        for origin in np.flatnonzero(step_of[removal.new_rules] >= 0).tolist():
-            step = step_of[removal.new_rules[origin]]
+        for origin, step in self._unary_origins.items():
             rule, gone = int(removal.origin_rules[origin]), int(removal.origin_nulls[origin])
             logs = weights[..., rule].detach().numpy() + (sums[gone] if gone >= 0 else 0.0)
             logs = logs.reshape(problem.n, problem.n) if logs.ndim else logs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -25,10 +25,14 @@ Integers = NDArray[np.int64]
 
 
 class FormWeights(NamedTuple):
-    """Log-weights of the rules of the form [*c k] and of its chains of unary rules [*c u]."""
+    """Log-weights of the rules of the form [*c k] and of its chains of unary rules [*c u].
+
+    `barred_chains` are those over spans where no constituent may be, None if no chain differs.
+    """
 
     rules: Tensor
     chains: Tensor
+    barred_chains: Tensor | None = None
 
 
 class NormalForm:
@@ -91,8 +95,34 @@ class NormalForm:
         weights = self.binarisation.log_weights(self.selection.log_weights(original))
         if base is not None:
             base = self.binarisation.log_weights(self.selection.log_weights(base))
-        rules = self.removal.log_weights(weights, base)
-        return FormWeights(rules, self.closure.log_weights(rules))
+        return self.with_chains(self.removal.log_weights(weights, base))
+
+    def with_chains(self, rules: Float[Tensor, "*c k"]) -> FormWeights:
+        """The weights of the chains beside those of the rules of the form."""
+        chains = self.closure.log_weights(rules)
+        barred = self.closure.log_weights(rules + self.bar) if self.leaks else None
+        return FormWeights(rules, chains, barred)
+
+    @cached_property
+    def bar(self) -> Tensor:
+        """−inf for the unary rules [k] of and to constituents, 0 for the others."""
+        found = torch.zeros(len(self.table), dtype=torch.float64)
+        closure, own = self.closure, self.is_original
+        steps = closure.rules[own[closure.children] | own[closure.heads]]
+        found[torch.from_numpy(steps)] = -torch.inf
+        return found
+
+    @cached_property
+    def leaks(self) -> bool:
+        """Whether a chain between parts of long rules passes through a constituent.
+
+        It takes symbols that vanish. Over a span where no constituent may be, such a chain must
+        not count, although both its ends may be there.
+        """
+        own, pairs = self.is_original, self.closure.pairs
+        above = pairs[~own[pairs[:, 0]] & own[pairs[:, 1]], 1]
+        below = pairs[own[pairs[:, 0]] & ~own[pairs[:, 1]], 0]
+        return bool(np.isin(above, below).any())
 
     def log_empty(self, original: Float[Tensor, " r"]) -> Float[Tensor, ""]:
         """The log-weight of the empty sentence, differentiable."""
@@ -121,20 +151,31 @@ class Setting:
     form: NormalForm
     binarised: Vector
     base: Vector  # the weights in empty trees
+    is_barred: bool = False  # for spans where no constituent may be
+
+    @cached_property
+    def barred(self) -> Setting:
+        """The same for spans where no constituent may be."""
+        return replace(self, is_barred=True)
 
     @cached_property
     def best(self) -> FormWeights:
         """The weights of the best pieces."""
-        rules = self.form.removal.best_log_weights(self.binarised, self.base)
-        chains = self.form.closure.best_log_weights(rules)
-        return FormWeights(torch.from_numpy(rules), torch.from_numpy(chains))
+        form, best = self.form, self.form.closure.best_log_weights
+        rules = form.removal.best_log_weights(self.binarised, self.base)
+        chains = torch.from_numpy(best(rules))
+        barred = torch.from_numpy(best(rules + form.bar.numpy())) if form.leaks else None
+        return FormWeights(torch.from_numpy(rules), chains, barred)
 
     @cached_property
     def sums(self) -> FormWeights:
         """The weights of all pieces together, outside any graph."""
-        removal, closure = self.form.removal, self.form.closure
-        rules = removal.log_weights(torch.from_numpy(self.binarised), torch.from_numpy(self.base))
-        return FormWeights(rules, closure.log_weights(rules))
+        return self.form.with_chains(self._rule_sums)
+
+    @property
+    def _rule_sums(self) -> Tensor:
+        removal = self.form.removal
+        return removal.log_weights(torch.from_numpy(self.binarised), torch.from_numpy(self.base))
 
     @cached_property
     def pieces(self) -> Pieces:
@@ -144,7 +185,7 @@ class Setting:
     @cached_property
     def chains(self) -> Chains:
         """What the chains of the form stand for, by binarised rules."""
-        sums = self.form.removal.log_weights(
-            torch.from_numpy(self.binarised), torch.from_numpy(self.base)
-        )
-        return self.form.closure.chains(sums.numpy(), self.pieces)  # also where no sum is finite
+        sums = self._rule_sums  # and not `sums`: best chains exist where no sum is finite
+        if self.is_barred:
+            sums = sums + self.form.bar
+        return self.form.closure.chains(sums.numpy(), self.pieces)

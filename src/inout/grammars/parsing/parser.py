@@ -86,11 +86,11 @@ class Parser:
         Schabes 1992). rule_scores: added to the log-weight of rule r over words i..j (both
         inclusive), which makes a CRF of the grammar; log Z is differentiable by them. pruning:
         only what a coarser grammar finds likely enough. beam: symbols whose inside weight is less
-        than this share of the largest of their span are dropped. `lost_mass()` tells what the last
-        two cost.
+        than this share of the largest of their span are dropped from sums, samples and posteriors;
+        the best trees are exact anyway. `lost_mass()` tells what all that costs.
         """
         check_words(words)
-        if not 0 <= beam < 1:
+        if not isinstance(beam, int | float) or not 0 <= beam < 1:
             raise ArgumentError(f"beam must be at least 0 and less than 1. Got {beam!r}")
         brackets = None if brackets is None else list(brackets)
         compiled = compile_sentences(
@@ -131,7 +131,7 @@ class Parser:
         return self.grammar.likelihood(sentences, form=self.form)(self.grammar.log_weights)
 
     def parse(self, words: Words, method: str = "viterbi", *, label: Label | None = None) -> Parse:
-        """The best tree: of the largest weight (viterbi); with the most labelled constituents
+        """The best tree: of the largest weight (viterbi); with the most labelled brackets
         expected to be right (min_risk, see `Analyses.min_risk`, which explains `label`); with the
         largest product of posteriors of its rules (max_rule)."""
         return self.given(words).parse(method, label)
@@ -172,7 +172,7 @@ class Parser:
         return self.given(words).sample(n, generator)
 
     def min_risk(self, words: Words, label: Label | None = None) -> Parse:
-        """The tree with the most labelled constituents expected to be right (Goodman 1996)."""
+        """The tree with the most labelled brackets expected to be right (Goodman 1996)."""
         return self.given(words).min_risk(label)
 
     def marginals(self, words: Words) -> Marginals:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from inout.grammars.rule import Rule, Terminal
+from inout.grammars.rule import Rule, Symbol, Terminal
 from inout.grammars.table import RuleTable
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Parse:
 def tree_of(table: RuleTable, rules: Sequence[int], words: Sequence[str]) -> Tree:
     """The tree of a leftmost derivation over these words; O(number of nodes).
 
-    >>> from inout.grammars.rule import Rule, Terminal
+    >>> from inout.grammars.rule import Rule, Symbol, Terminal
     >>> table = RuleTable.of("S", [Rule("S", ("A", Terminal("b"))), Rule("A", ())])
     >>> print(tree_of(table, [0, 1], ["B"]))
     (S (A ) B)
@@ -77,25 +77,43 @@ def tree_of(table: RuleTable, rules: Sequence[int], words: Sequence[str]) -> Tre
     return tree
 
 
-def rules_of(table: RuleTable, tree: Tree) -> list[int] | None:
+def leaves_of(tree: Tree) -> list[str]:
+    """The words of a tree, however deep (nltk's `leaves` calls itself)."""
+    words: list[str] = []
+    agenda: list[Tree | str] = [tree]
+    while agenda:
+        node = agenda.pop()
+        if isinstance(node, str):
+            words.append(node)
+        else:
+            agenda.extend(reversed(node))
+    return words
+
+
+def rules_of(table: RuleTable, tree: Tree, words: Sequence[str] | None = None) -> list[int] | None:
     """The leftmost derivation of a tree, None where the grammar does not have a rule of it.
 
+    `words` are terminals to read in place of the leaves, as for words that stand for a class.
+
     >>> from nltk.tree import Tree
-    >>> from inout.grammars.rule import Rule, Terminal
+    >>> from inout.grammars.rule import Rule, Symbol, Terminal
     >>> table = RuleTable.of("S", [Rule("S", ("A", Terminal("b"))), Rule("A", ())])
     >>> rules_of(table, Tree("S", [Tree("A", []), "b"]))
     [0, 1]
     """
-    from nltk.tree import Tree
-
-    rules: list[int] = []
-    agenda: list[Tree] = [tree]
+    terminals = iter(leaves_of(tree) if words is None else words)
+    rows: list[tuple[str, list[Symbol]]] = []  # parents first, left before right
+    agenda: list[tuple[Tree | str, list[Symbol]]] = [(tree, [])]
     while agenda:
-        node = agenda.pop()
-        right = tuple(x.label() if isinstance(x, Tree) else Terminal(x) for x in node)
-        number = table.rule_numbers.get(Rule(node.label(), right))
-        if number is None:
-            return None
-        rules.append(number)
-        agenda.extend(child for child in reversed(node) if isinstance(child, Tree))
-    return rules if tree.label() == table.start else None
+        node, siblings = agenda.pop()
+        if isinstance(node, str):
+            siblings.append(Terminal(next(terminals)))
+            continue
+        siblings.append(node.label())
+        right: list[Symbol] = []
+        rows.append((node.label(), right))
+        agenda.extend((child, right) for child in reversed(node))
+    numbers = [table.rule_numbers.get(Rule(lhs, tuple(rhs))) for lhs, rhs in rows]
+    found = [number for number in numbers if number is not None]
+    whole = len(found) == len(numbers) and tree.label() == table.start
+    return found if whole else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 
 import torch
 from torch import Tensor
@@ -69,7 +69,7 @@ class Problem:
         """The weights of the form, outside any graph."""
         if self.rule_scores is None:
             return self.shared.sums
-        return FormWeights(*(x.detach() for x in self.weights(self.base.detach())))
+        return self.weights(self.base.detach())
 
     @cached_property
     def passes(self) -> ParsingPasses:
@@ -81,9 +81,16 @@ class Problem:
         """The weights of the best pieces."""
         if self.rule_scores is None:
             return self.shared.best
-        settings = [self.setting(cell).best for cell in range(self.n**2)]
-        rules, chains = (torch.stack(x) for x in zip(*settings, strict=True))
-        return FormWeights(rules, chains)
+        nothing = self.shared.best
+        # Cells below the diagonal are no spans.
+        settings = [
+            self.setting(cell).best if cell // self.n <= cell % self.n else nothing
+            for cell in range(self.n**2)
+        ]
+        rules = torch.stack([x.rules for x in settings])
+        chains = torch.stack([x.chains for x in settings])
+        barred = [x.barred_chains for x in settings if x.barred_chains is not None]
+        return FormWeights(rules, chains, torch.stack(barred) if barred else None)
 
     @cached_property
     def best_passes(self) -> ParsingPasses:
@@ -93,11 +100,25 @@ class Problem:
     @cached_property
     def setting(self) -> Callable[[int], Setting]:
         """The weights over a cell i n + j, for the way back."""
+        barred = self.compiled.barred
         if self.rule_scores is None:
-            return lambda cell: self.shared
+            if barred is None:
+                return lambda cell: self.shared
+            return lambda cell: self.shared.barred if barred[cell] else self.shared
         base = self.grammar.numpy_log_weights
         flat: Vector = self.rule_scores.detach().reshape(self.n**2, -1).numpy()
-        return lru_cache(maxsize=None)(lambda cell: self.form.setting(base + flat[cell], base))
+
+        @cache
+        def setting(cell: int) -> Setting:
+            found = self.form.setting(base + flat[cell], base)
+            return found if barred is None or not barred[cell] else found.barred
+
+        return setting
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all spans have the same setting."""
+        return self.rule_scores is None and self.compiled.barred is None
 
     def log_weight(self, rules: Sequence[int], words: Sequence[Leaf]) -> float:
         """The log-weight of a derivation, that of its words and its places included."""
@@ -120,4 +141,8 @@ def potentials(
     else:
         entries = weights.rules[torch.from_numpy(compiled.cells), rules]
     entries = entries + torch.from_numpy(compiled.log_weights)
-    return weights.rules[..., torch.from_numpy(form.binary)], weights.chains, entries
+    chains = weights.chains
+    if compiled.barred is not None and weights.barred_chains is not None:
+        barred = torch.from_numpy(compiled.barred)[:, None]
+        chains = torch.where(barred, weights.barred_chains, chains)
+    return weights.rules[..., torch.from_numpy(form.binary)], chains, entries

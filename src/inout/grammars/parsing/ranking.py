@@ -50,7 +50,7 @@ def kbest(problem: Problem, k: int) -> list[Restored]:
         return problem.setting(cell).pieces.best(number)
 
     def chain(cell: int, number: int) -> Piece:
-        if problem.rule_scores is None:
+        if problem.is_uniform:
             return flat[number]
         pair = int(chains[number])
         rank = number - int(firsts[pair])
@@ -61,10 +61,16 @@ def kbest(problem: Problem, k: int) -> list[Restored]:
 
 def _ways(problem: Problem, pair: int, limit: int) -> list[tuple[float, Piece]]:
     """The best ways of a chain; over several settings, as many as the richest has."""
-    if problem.rule_scores is None:
+    if problem.is_uniform:
         return problem.shared.chains.ranked(pair, limit)
-    cells = range(problem.n**2)
-    return max((problem.setting(c).chains.ranked(pair, limit) for c in cells), key=len)
+    settings = (problem.setting(cell) for cell in _spans(problem))
+    return max((x.chains.ranked(pair, limit) for x in settings), key=len)
+
+
+def _spans(problem: Problem) -> list[int]:
+    """The cells that are spans."""
+    n = problem.n
+    return [i * n + j for i in range(n) for j in range(i, n)]
 
 
 def _with_ways(
@@ -75,12 +81,12 @@ def _with_ways(
     pairs = problem.form.closure.pairs[chains]
     binary, _, entries = (x.numpy() for x in problem.potentials(problem.best))
     rules = _unary_replaced(arrays, pairs)
-    if problem.rule_scores is None:
+    if problem.is_uniform:
         weights = np.array([log for found in ways for log, _ in found])
     else:
         weights = np.full((problem.n**2, len(chains)), -np.inf)
         firsts = np.searchsorted(chains, np.arange(len(ways)))
-        for cell in range(problem.n**2):
+        for cell in _spans(problem):
             for pair, found in enumerate(ways):
                 ranked = problem.setting(cell).chains.ranked(pair, len(found))
                 for rank, (log, _) in enumerate(ranked):

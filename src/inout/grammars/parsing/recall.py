@@ -1,4 +1,4 @@
-"""The tree with the most labelled constituents expected to be right (Goodman 1996)."""
+"""The tree with the most labelled brackets expected to be right (Goodman 1996)."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def most_recalled(
         if j == i + 1:
             chosen = set()  # a word has its tag, which is a bracket already
         chosen |= set(np.flatnonzero(values[i, j] > _MORE_LIKELY_THAN_NOT).tolist())
-        # Outer labels first, as far as the numbers tell: the order of the grammar's symbols.
-        return [names[a] for a in sorted(chosen)]
+        found = [names[a] for a in sorted(chosen)]
+        return found if len(found) < 2 else _outer_first(found, marginals, (i, j), label)
 
     root_label = start if label is None else label(start)
 
@@ -84,6 +84,19 @@ def most_recalled(
     if len(top) == 1 and isinstance(root, Tree):
         return root
     return Tree(start, top)
+
+
+def _outer_first(
+    names: list[str], marginals: Marginals, span: tuple[int, int], label: Label | None
+) -> list[str]:
+    """Labels over one span, those first that stand above others more often than below them."""
+    below = dict.fromkeys(names, 0.0)
+    for (upper, lower), value in marginals.unary_steps.get(span, {}).items():
+        outer, inner = (x if label is None else label(x) for x in (upper, lower))
+        if outer in below and inner in below and outer != inner:
+            below[str(outer)] -= value
+            below[str(inner)] += value
+    return sorted(names, key=below.__getitem__)
 
 
 def _by_label(

@@ -58,7 +58,8 @@ class Lattice:
 def _arc(row: Arc | Sequence[object]) -> Arc:
     try:
         arc = Arc(*row)
-        good = 0 <= arc.source < arc.target and isinstance(arc.word, str)
+        good = _is_int(arc.source) and _is_int(arc.target) and isinstance(arc.word, str)
+        good = good and 0 <= arc.source < arc.target
         good = good and arc.log_weight < np.inf  # NaN is not
     except TypeError:
         good = False
@@ -68,6 +69,10 @@ def _arc(row: Arc | Sequence[object]) -> Arc:
             f"target after the source, the log-weight no NaN or inf. Got {row!r:.80}"
         )
     return arc
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 Words = Sequence[str] | Lattice
@@ -81,6 +86,15 @@ class Compiled(NamedTuple):
     log_weights: NDArray[np.float64]  # [entries]
     cells: Integers  # [entries]
     words: list[str]  # [entries], as given
+    barred: NDArray[np.bool_] | None = None  # [cells] where no constituent may be, if that matters
+
+    def unrestricted(self) -> Compiled:
+        """The same without what is not allowed."""
+        arrays = self.arrays
+        free = SentenceArrays(
+            arrays.starts, arrays.offsets, arrays.symbols, arrays.arc_offsets, arrays.arc_symbols
+        )
+        return self._replace(arrays=free, barred=None)
 
 
 def arcs_of(words: Words) -> tuple[Arc, ...]:
@@ -158,13 +172,16 @@ def compile_sentences(
     arc_offsets = nothing
     if wide:
         arc_offsets = np.searchsorted(cells[num_units:], np.arange(int(first_cells[-1]) + 1))
+    free = _crossing_free_cells(lengths, brackets)
+    # Parts of long rules are no constituents: they cross what they like.
+    masks = () if free is None else (free if form.is_original.all() else free | ~form.is_original,)
     arrays = SentenceArrays(
         starts,
         np.append(0, counts.cumsum()),
         symbols[:num_units],
         arc_offsets,
         symbols[num_units:],
-        *_masks(lengths, brackets, form),
+        *masks,
     )
     return Compiled(
         arrays,
@@ -172,25 +189,19 @@ def compile_sentences(
         np.repeat(np.array([e[1] for e in entries], dtype=np.float64), sizes),
         cells,
         [word for entry in entries for word in [entry[3]] * len(entry[0])],
+        ~free[:, 0] if free is not None and form.leaks else None,
     )
 
 
-def _masks(
-    lengths: Integers, brackets: Sequence[Brackets] | None, form: NormalForm
-) -> tuple[NDArray[np.bool_], ...]:
-    """What may stand over each cell, nothing if there is no bracket to cross.
-
-    [cells 1], or [cells s] where there are parts of long rules: these are no constituents, and
-    cross what they like.
-    """
-    if brackets is None:
-        return ()
-    given = [list(pairs) for pairs in brackets]
+def _crossing_free_cells(
+    lengths: Integers, brackets: Sequence[Brackets] | None
+) -> NDArray[np.bool_] | None:
+    """Which cells [cells 1] cross no bracket of their sentence; None if there are no brackets."""
+    given = [list(pairs) for pairs in brackets or []]
     if not any(given):
-        return ()
+        return None
     parts = [crossing_free(int(n), pairs) for n, pairs in zip(lengths, given, strict=True)]
-    free = np.concatenate([part.reshape(-1, 1) for part in parts])
-    return (free if form.is_original.all() else free | ~form.is_original,)
+    return np.concatenate([part.reshape(-1, 1) for part in parts])
 
 
 def crossing_free(n: int, brackets: Brackets) -> NDArray[np.bool_]:
@@ -206,7 +217,7 @@ def crossing_free(n: int, brackets: Brackets) -> NDArray[np.bool_]:
     for pair in brackets:
         try:
             low, high = pair
-            good = 0 <= low < high <= n
+            good = _is_int(low) and _is_int(high) and 0 <= low < high <= n
         except (TypeError, ValueError):
             good = False
         if not good:

@@ -181,7 +181,10 @@ class UnaryClosure:
 
     def best_log_weights(self, rules: Vector) -> Vector:
         """The log-weight of the best chain of each pair: [u]."""
-        return self._evaluate(torch.from_numpy(rules), Max(), self._best_star).numpy()
+        values = self._evaluate(torch.from_numpy(rules), Max(), self._best_star).numpy()
+        # A cycle that gains by rounding alone is no better than none.
+        around = self.pairs[:, 0] == self.pairs[:, 1]
+        return np.where(around, np.minimum(values, 0.0), values)
 
     def _log_star(self, x: Tensor) -> Tensor:
         if bool((x >= 0).any()):
@@ -287,7 +290,7 @@ class Chains(Pieces):
             return self._weights
         weights = np.full(len(self._weights), -np.inf)
         for rule in self._closure.rules.tolist():
-            ranked = self._pieces.ranked(rule, 1)
+            ranked = self._step_pieces(rule, 1)
             weights[rule] = ranked[0][0] if ranked else -np.inf
         return weights
 
@@ -346,12 +349,12 @@ class Chains(Pieces):
         start: tuple[Any, ...] = (-rest(head), 0, next(order), 0.0, head, ())
         agenda = [start]
         while agenda and len(found) < k:
-            _, length, _, log, symbol, chain = heapq.heappop(agenda)
+            cost, length, _, log, symbol, chain = heapq.heappop(agenda)
             if symbol is None:
                 found.append((log, _joined(chain)))
                 continue
             if symbol == target and chain:
-                heapq.heappush(agenda, (-log, length, next(order), log, None, chain))
+                heapq.heappush(agenda, (max(cost, -log), length, next(order), log, None, chain))
             for step in closure.steps(symbol):
                 child, number = int(closure.children[step]), int(closure.rules[step])
                 left = rest(child)
@@ -360,11 +363,16 @@ class Chains(Pieces):
                 for weight, piece in self._step_pieces(number, k):
                     total = log + weight
                     if total + left > -np.inf:
-                        entry = (-(total + left), length + 1, next(order), total, child)
+                        # Never better than its beginning, or a cycle whose weight is 1 but for
+                        # rounding would be gone round for ever.
+                        worst = max(cost, -(total + left))
+                        entry = (worst, length + 1, next(order), total, child)
                         heapq.heappush(agenda, (*entry, (*chain, piece)))
         return found
 
     def _step_pieces(self, rule: int, k: int) -> list[tuple[float, Piece]]:
+        if self._weights[rule] == -np.inf:
+            return []
         if self._pieces is None:
             return [(float(self._weights[rule]), (rule, -1))]
         return self._pieces.ranked(rule, k)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import count, product
 
@@ -90,8 +91,8 @@ class NullTrees:
     def __init__(self, rules: NullRules, old: Vector) -> None:
         self._table = rules.table
         self._old = np.where(rules.rules, old, -np.inf)
-        self._ranked: list[list[tuple[float, Derivation]]] = []
-        self._most = 0
+        # How many were asked for, and they: replaced together, as threads may ask at once.
+        self._ranked: tuple[int, list[list[tuple[float, Derivation]]]] = (0, [])
 
     @cached_property
     def _log_probabilities(self) -> Vector:
@@ -110,9 +111,11 @@ class NullTrees:
 
     def ranked(self, symbol: int, k: int) -> list[tuple[float, Derivation]]:
         """The k best empty trees of a symbol and their log-weights, in order."""
-        if k > self._most:
-            self._ranked, self._most = self._enumerate(k), k
-        return self._ranked[symbol][:k]
+        most, trees = self._ranked
+        if k > most:
+            trees = self._enumerate(k)
+            self._ranked = (k, trees)
+        return trees[symbol][:k]
 
     def sample(self, symbol: int, random: np.random.Generator) -> Derivation:
         """An empty tree of a symbol, drawn in proportion to the weights."""
@@ -135,30 +138,39 @@ class NullTrees:
         taken: list[list[tuple[float, Derivation]]] = [[] for _ in table.nonterminals]
         users: dict[int, list[int]] = {}
         order = count()  # ties: first in, first out
-        agenda: list[tuple[float, int, int, Derivation]] = []
+        # (−log-probability, tie, rule, which tree of each symbol on its right side)
+        agenda: list[tuple[float, int, int, tuple[int, ...]]] = []
         rights = {}
         for rule in np.flatnonzero(logs > -np.inf).tolist():
-            right = table.right_side(rule)
-            rights[rule] = right
-            for symbol in dict.fromkeys(right):
+            rights[rule] = table.right_side(rule)
+            for symbol in dict.fromkeys(rights[rule]):
                 users.setdefault(symbol, []).append(rule)
-            if not right:
-                heapq.heappush(agenda, (-logs[rule], next(order), int(table.lhs[rule]), [rule]))
+            if not rights[rule]:
+                agenda.append((-float(logs[rule]), next(order), rule, ()))
+        heapq.heapify(agenda)
         while agenda:
-            cost, _, symbol, derivation = heapq.heappop(agenda)
-            if len(taken[symbol]) == k:
+            cost, _, rule, ranks = heapq.heappop(agenda)
+            head, right = int(table.lhs[rule]), rights[rule]
+            if len(taken[head]) == k:
                 continue
-            taken[symbol].append((-cost, derivation))
-            newest = len(taken[symbol]) - 1
-            for rule in users.get(symbol, []):
-                ranges = [range(len(taken[child])) for child in rights[rule]]
-                same = [child == symbol for child in rights[rule]]
-                for ranks in product(*ranges):
-                    # The tree just taken has to be there: the others were combined before.
-                    if not any(s and r == newest for s, r in zip(same, ranks, strict=True)):
-                        continue
-                    parts = [taken[c][r] for c, r in zip(rights[rule], ranks, strict=True)]
-                    log = logs[rule] + sum(part[0] for part in parts)
-                    whole = [rule, *(n for part in parts for n in part[1])]
-                    heapq.heappush(agenda, (-log, next(order), int(table.lhs[rule]), whole))
+            parts = [taken[c][r][1] for c, r in zip(right, ranks, strict=True)]
+            taken[head].append((-cost, [rule, *(n for part in parts for n in part)]))
+            for user in users.get(head, []):
+                for found in _with_newest(rights[user], head, taken):
+                    log = float(logs[user])
+                    log += sum(taken[c][r][0] for c, r in zip(rights[user], found, strict=True))
+                    heapq.heappush(agenda, (-log, next(order), user, found))
         return [[(float(self._old[d].sum()), d) for _, d in trees] for trees in taken]
+
+
+def _with_newest(
+    right: list[int], symbol: int, taken: list[list[tuple[float, Derivation]]]
+) -> Iterator[tuple[int, ...]]:
+    """The ranks of trees for a right side in which the last tree taken of a symbol occurs."""
+    newest = len(taken[symbol]) - 1
+    for place, child in enumerate(right):
+        if child == symbol:
+            # At this place for the first time, so that no combination comes twice.
+            before = [range(newest if c == symbol else len(taken[c])) for c in right[:place]]
+            after = [range(len(taken[c])) for c in right[place + 1 :]]
+            yield from product(*before, (newest,), *after)

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
-from inout.grammars.parsing.parses import rules_of, tree_of
+from inout.grammars.parsing.parses import leaves_of, rules_of, tree_of
 from inout.grammars.transforms.base import Composition, Transform, WayBack
 from inout.grammars.transforms.binarisation import Binarisation
 from inout.grammars.transforms.null_removal import NullRemoval
@@ -72,6 +72,10 @@ class Transformed:
         >>> trimmed.to_original(torch.tensor([2.0]))
         tensor([0., 2.])
         """
+        if counts.shape != (len(self.grammar),):
+            raise ArgumentError(
+                f"counts must have shape [{len(self.grammar)}]. Got {list(counts.shape)}"
+            )
         base = self.original.log_weights.detach().clone().requires_grad_()
         new = self.transform.log_weights(base)
         if not new.requires_grad:
@@ -108,7 +112,7 @@ class Transformed:
         return rules
 
     def _tree(self, tree: Tree, rules: list[int]) -> Tree:
-        return tree_of(self.original.rules, rules, tree.leaves())
+        return tree_of(self.original.rules, rules, leaves_of(tree))
 
     def __repr__(self) -> str:
         return f"Transformed({self.grammar!r}, from {len(self.original)} rules)"

@@ -65,7 +65,8 @@ class UnaryRemoval(RuleTransform):
         # Pair −1 is the chain without steps: the last place.
         chains = torch.cat([chains, chains.new_zeros(*chains.shape[:-1], 1)], dim=-1)
         terms = chains[..., self._pairs] + old[..., self._rules]
-        flat, size = terms.reshape(-1, terms.shape[-1]), len(self.table)
+        flat = terms.reshape(terms.shape[:-1].numel(), terms.shape[-1])
+        size = len(self.table)
         places = torch.arange(len(flat))[:, None] * size + self._new
         result = semiring.sum(flat.reshape(-1), places.reshape(-1), len(flat) * size)
         return result.reshape(*terms.shape[:-1], size)

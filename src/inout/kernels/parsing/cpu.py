@@ -198,7 +198,9 @@ def enter_arcs(words, cell, shift, totals):
 def settle(chart, places, i, j, shift, raised, beam, totals, after):
     """Writes a span's values into the chart: whether some were too small.
 
-    Those become `raised`, in the scale of their span. What the beam drops is not too small.
+    Those become `raised`, in the scale that they were too small for: that of their span, or the
+    one before, where a large unary rule has put it far above all values. What the beam drops is
+    not too small.
     """
     lefts, rights, exps, left_ends, right_starts, active, active_counts, below = chart
     n, s = exps.shape[0], totals.shape[0]
@@ -217,7 +219,7 @@ def settle(chart, places, i, j, shift, raised, beam, totals, after):
             continue
         value = after[a] * scale
         if value < TINY or after[a] < TINY:
-            low, value = True, raised
+            low, value = True, raised * max(scale, 1.0)
             if raised == 0:
                 continue
         found = True

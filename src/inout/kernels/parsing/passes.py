@@ -281,6 +281,9 @@ class ParsingPasses:
         sweeps = _Sweeps.of(self, posteriors)
         sweeps.scaled(self.groups, 0.0, True, factors, log_z)
         low = sweeps.low.copy()
+        if posteriors and self._clipped_unary:
+            # What a chain hands on to its middle would be wrong by as much.
+            low |= log_z > -np.inf
         if low.any():
             left = [x[low[x]] for x in self.groups]
             if self.beam > 0 or posteriors:
@@ -314,6 +317,12 @@ class ParsingPasses:
         counts[:, self.rules.order] = binary
         binary = counts if self.anchored[0] else counts[0]
         return Counts(log_z, binary, unary if self.anchored[1] else unary[0], words)
+
+    @property
+    def _clipped_unary(self) -> bool:
+        """Whether some unary rule is too small for its scale."""
+        scaled = self.scaled_arguments()[1][1]
+        return bool(((scaled <= cpu.SPECK) & (self.unary > -np.inf)).any())
 
     @cached_property
     def _outside(self) -> tuple[float, list[Array], Array, bool]:

@@ -110,7 +110,7 @@ def apply_unary(grammar, unary, keep, count, totals, after):
 def settle(chart, places, first, w, count, size, shifts, raised, totals, after, scales, low):
     """Writes a strip's values into the chart from lane `first` on; low [size] where too small.
 
-    Those become `raised`, in the scale of their span.
+    Those become `raised`, in the scale that they were too small for, as in `parsing.cpu`.
     """
     values, below, exps, floors, present = chart
     s, base, lanes = totals.shape[0], np.uintp(first), np.uintp(count)
@@ -130,7 +130,7 @@ def settle(chart, places, first, w, count, size, shifts, raised, totals, after, 
         for t in range(lanes):
             value = after[a, t] * scales[t]
             few = (after[a, t] > 0) & ((value < TINY) | (after[a, t] < TINY))
-            value = raised if few else value
+            value = raised * max(scales[t], 1.0) if few else value
             values[a, base + t] = value
             floor = value if value > 0 else 2.0
             floors[base + t] = floor if floor < floors[base + t] else floors[base + t]

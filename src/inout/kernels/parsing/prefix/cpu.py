@@ -204,7 +204,7 @@ def settle(rows, present, exps, i, j, shift, raised, values):
             continue
         value = whole * scale
         if value < TINY or whole < TINY:
-            low, value = True, raised
+            low, value = True, raised * max(scale, 1.0)
             if raised == 0:
                 continue
         rows[left_base(i, n, s) + a * (n - i) + j - i] = value
