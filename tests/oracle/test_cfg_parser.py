@@ -506,8 +506,6 @@ def test_regressions() -> None:
     weights = [p.log_weight for p in empty.kbest([], 200)]
     assert_close(np.array(weights), np.array(sorted(weights, reverse=True)))
     assert len(weights) == 200
-    with pytest.raises(ArgumentError, match="tuple of symbols"):
-        Grammar("S", [Rule("S", "NP")])  # type: ignore[arg-type]
     likelihood = deep.grammar.likelihood([["a"]])
     with pytest.raises(ArgumentError, match="log_weights must"):
         likelihood(torch.tensor([math.nan, 0.0], dtype=torch.float64))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -91,10 +91,13 @@ class Analyses:
             return 0.0
         return float(-np.expm1(min(self.log_z - whole.log_z, 0.0)))
 
-    @cached_property
-    def _whole(self) -> Analyses:
-        """The same without the beam."""
-        return replace(self, problem=replace(self.problem, beam=0.0))
+    def _later_log_z(self) -> Callable[[], float]:
+        """log Z without the beam, for parses, which must not keep charts and passes alive."""
+        if "log_z" in vars(self) and not self.problem.beam:
+            known = self.log_z
+            return lambda: known
+        light = replace(self, problem=replace(self.problem, beam=0.0))
+        return cache(lambda: replace(light, problem=replace(light.problem)).log_z)
 
     def expected_counts(self) -> Float[Tensor, " r"]:
         """How often each rule of the grammar stands in a tree of the sentence, on average.
@@ -234,7 +237,7 @@ class Analyses:
             log_weight,
             None if rules is None else tuple(rules),
             unknown=self.unknown,
-            log_partition=lambda: self._whole.log_z if self.problem.beam else self.log_z,
+            log_partition=self._later_log_z(),
         )
 
     def _none(self) -> Parse:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from inout.grammars.parsing.problem import Problem
-from inout.kernels.parsing.passes import Posteriors
+from inout.kernels.parsing.passes import ParsingPasses, Posteriors
 
 Vector = NDArray[np.float64]
 Columns = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
@@ -59,8 +59,13 @@ class Marginals:
         return counts
 
     @cached_property
+    def _passes(self) -> ParsingPasses:
+        """Passes of our own: they keep their charts, which go when we go."""
+        return self._problem.passes_of(self._problem.sums, self._problem.beam)
+
+    @cached_property
     def _posteriors(self) -> Posteriors:
-        return self._problem.passes.posteriors(0)
+        return self._passes.posteriors(0)
 
     @cached_property
     def constituents(self) -> dict[tuple[str, int, int], float]:
@@ -123,7 +128,7 @@ class Marginals:
     def _binary(self) -> Columns:
         """Original rules (−1 for parts of them), starts, ends, expected numbers."""
         form = self._problem.form
-        found = self._problem.passes.rule_posteriors(0)
+        found = self._passes.rule_posteriors(0)
         rules = form.original_rules[form.binary[found.rules]]
         return rules, found.starts, found.ends + 1, found.values
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -97,23 +97,21 @@ class Problem:
         """The passes for best trees."""
         return self.passes_of(self.best)
 
-    @cached_property
-    def setting(self) -> Callable[[int], Setting]:
+    def setting(self, cell: int) -> Setting:
         """The weights over a cell i n + j, for the way back."""
-        barred = self.compiled.barred
+        barred = self.compiled.barred is not None and bool(self.compiled.barred[cell])
         if self.rule_scores is None:
-            if barred is None:
-                return lambda cell: self.shared
-            return lambda cell: self.shared.barred if barred[cell] else self.shared
-        base = self.grammar.numpy_log_weights
-        flat: Vector = self.rule_scores.detach().reshape(self.n**2, -1).numpy()
+            return self.shared.barred if barred else self.shared
+        if cell not in self._settings:
+            base = self.grammar.numpy_log_weights
+            scores: Vector = self.rule_scores.detach().reshape(self.n**2, -1)[cell].numpy()
+            found = self.form.setting(base + scores, base)
+            self._settings[cell] = found.barred if barred else found
+        return self._settings[cell]
 
-        @cache
-        def setting(cell: int) -> Setting:
-            found = self.form.setting(base + flat[cell], base)
-            return found if barred is None or not barred[cell] else found.barred
-
-        return setting
+    @cached_property
+    def _settings(self) -> dict[int, Setting]:
+        return {}
 
     @property
     def is_uniform(self) -> bool:
