@@ -20,6 +20,7 @@ from inout.grammars.components import strong_components
 from inout.grammars.table import RuleTable
 from inout.grammars.transforms.base import Vector
 from inout.grammars.transforms.pieces import Piece, Pieces, choose, filled
+from inout.grammars.transforms.sums import summed
 from inout.semirings import Log, Max
 
 Integers = NDArray[np.int64]
@@ -227,23 +228,16 @@ class UnaryClosure:
         return Chains(self, weights, pieces)
 
 
-def _sums(semiring: Log | Max, terms: Tensor, places: Tensor, size: int) -> Tensor:
-    """⊕ of the terms [c t] of each place: [c size]."""
-    copies = torch.arange(len(terms))[:, None] * size
-    flat = semiring.sum(terms.reshape(-1), (copies + places).reshape(-1), len(terms) * size)
-    return flat.reshape(len(terms), size)
-
-
 def _level_values(semiring: Log | Max, weights: Tensor, values: Tensor, level: _Level) -> Tensor:
     below = torch.cat([values, values.new_zeros(len(values), 1)], dim=1)[:, level.below]
-    return _sums(semiring, weights[:, level.steps] + below, level.places, level.size)
+    return summed(semiring, weights[:, level.steps] + below, level.places, level.size)
 
 
 def _knot_values(
     semiring: Log | Max, star: Star, weights: Tensor, values: Tensor, knot: _Knot
 ) -> Tensor:
     size, copies = knot.size, len(weights)
-    block = _sums(semiring, weights[:, knot.steps], knot.step_places, size * size)
+    block = summed(semiring, weights[:, knot.steps], knot.step_places, size * size)
     block = block.reshape(copies, size, size)
     for k in range(size):
         around = star(block[:, k, k])[:, None, None]
@@ -261,7 +255,7 @@ def _knot_values(
     places = places.expand(size, size, width).reshape(-1)
     terms = torch.cat([through.reshape(copies, -1), exits.reshape(copies, -1)], dim=1)
     places = torch.cat([places, torch.arange(size * width)])
-    return torch.cat([inner, _sums(semiring, terms, places, size * width)], dim=1)
+    return torch.cat([inner, summed(semiring, terms, places, size * width)], dim=1)
 
 
 class Chains(Pieces):

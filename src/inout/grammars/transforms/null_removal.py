@@ -15,6 +15,7 @@ from inout.grammars.table import RuleTable, table_of_numbers
 from inout.grammars.transforms.base import RuleTransform, Vector
 from inout.grammars.transforms.nulls import NullRules, NullTrees
 from inout.grammars.transforms.pieces import Piece, Pieces, choose
+from inout.grammars.transforms.sums import summed
 from inout.semirings import Log, Max
 
 Integers = NDArray[np.int64]
@@ -94,11 +95,7 @@ class NullRemoval(RuleTransform):
         sums = self.nulls.log_sums(old if base is None else base)
         vanishing = torch.cat([sums, sums.new_zeros(1)])[torch.from_numpy(self.origin_nulls)]
         terms = old[..., torch.from_numpy(self.origin_rules)] + vanishing
-        flat = terms.reshape(terms.shape[:-1].numel(), terms.shape[-1])
-        size = len(self.table)
-        places = torch.arange(len(flat))[:, None] * size + torch.from_numpy(self.new_rules)
-        result = Log().sum(flat.reshape(-1), places.reshape(-1), len(flat) * size)
-        return result.reshape(*terms.shape[:-1], size)
+        return summed(Log(), terms, torch.from_numpy(self.new_rules), len(self.table))
 
     def best_log_weights(self, old: Vector, base: Vector | None = None) -> Vector:
         terms = old[self.origin_rules]
@@ -106,8 +103,8 @@ class NullRemoval(RuleTransform):
         if gone.any():
             trees = self.nulls.trees(old if base is None else base)
             terms[gone] += trees.best_log_weights()[self.origin_nulls[gone]]
-        best = Max().sum(torch.from_numpy(terms), torch.from_numpy(self.new_rules), len(self.table))
-        return best.numpy()
+        places = torch.from_numpy(self.new_rules)
+        return summed(Max(), torch.from_numpy(terms), places, len(self.table)).numpy()
 
     def pieces(self, old: Vector, base: Vector | None = None) -> Pieces:
         return _OriginPieces(self, old, old if base is None else base)

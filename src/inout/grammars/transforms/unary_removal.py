@@ -13,6 +13,7 @@ from inout.grammars.table import RuleTable, table_of_numbers
 from inout.grammars.transforms.base import RuleTransform, Vector
 from inout.grammars.transforms.closure import UnaryClosure
 from inout.grammars.transforms.pieces import Piece, Pieces, choose, filled
+from inout.grammars.transforms.sums import summed
 from inout.semirings import Log, Max
 
 Integers = NDArray[np.int64]
@@ -65,11 +66,7 @@ class UnaryRemoval(RuleTransform):
         # Pair −1 is the chain without steps: the last place.
         chains = torch.cat([chains, chains.new_zeros(*chains.shape[:-1], 1)], dim=-1)
         terms = chains[..., self._pairs] + old[..., self._rules]
-        flat = terms.reshape(terms.shape[:-1].numel(), terms.shape[-1])
-        size = len(self.table)
-        places = torch.arange(len(flat))[:, None] * size + self._new
-        result = semiring.sum(flat.reshape(-1), places.reshape(-1), len(flat) * size)
-        return result.reshape(*terms.shape[:-1], size)
+        return summed(semiring, terms, self._new, len(self.table))
 
     def pieces(self, old: Vector) -> Pieces:
         return _FoldedPieces(self, old)
