@@ -104,3 +104,35 @@ def test_parses_go_into_evaluation_through_a_pipe(grammar, tmp_path):
     )
     assert (outcome.returncode, outcome.stderr) == (0, "")
     assert '"num_failed": 1' in outcome.stdout
+
+
+def test_a_seed_that_is_too_large_is_refused(run, grammar):
+    for command in (["sample", grammar], ["parse", grammar, "--sentence", "b"]):
+        outcome = run(*command, "--seed", "9" * 30)
+        assert outcome.code == 2
+        assert "--seed must be an integer of 64 bits" in outcome.err
+
+
+def test_trimming_away_everything_is_refused(run, tmp_path):
+    path = tmp_path / "empty.cfg"
+    path.write_text("S -> A B\n", encoding="utf-8")
+    outcome = run("convert", str(path), "--trim", "--to", "json")
+    assert outcome.code == 2
+    assert "no rule stands in a tree" in outcome.err
+
+
+def test_the_page_is_written_though_nobody_reads_the_output(grammar, tmp_path):
+    page = tmp_path / "page.html"
+    arguments = ["parse", grammar, "--sentence", "a b", "--html", str(page)]
+    process = subprocess.Popen(
+        [*RUN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    errors = process.stderr.read()
+    process.stderr.close()
+    process.wait(timeout=300)
+    assert "Traceback" not in errors
+    assert "wrote" in errors
+    assert "inout" in page.read_text(encoding="utf-8")

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from inout._core.errors import ArgumentError
 from inout.cli.commands.options import (
     FLAG,
     FORMATS,
@@ -72,6 +73,8 @@ def convert(
         line.say(f"reading {grammar}")
         read = load_grammar(grammar, format, start, add_duplicates)
         made = read.trimmed().grammar if trim else read
+        if not len(made):
+            raise ArgumentError(f"{grammar}: no rule stands in a tree, so --trim would leave none")
         if normalise:
             made = made.normalised()
         text = made.to_text(target, log=log)

@@ -17,6 +17,7 @@ from inout.cli.commands.options import (
     JsonOption,
     MaxWordsOption,
     StartOption,
+    check_seed,
     choice,
     count,
 )
@@ -120,6 +121,7 @@ def em(
     from inout.cli.progress import status
 
     count("--iterations", iterations, 0)
+    check_seed(seed)
     count("--restarts", restarts, 0)
     count("--max-words", max_words, 1)
     if not tolerance >= 0:

@@ -85,6 +85,12 @@ def choice(option: str, given: str, known: Collection[str]) -> str:
     raise ArgumentError(f"{option} must be {listed}. Got {given!r}{did_you_mean(given, names)}")
 
 
+def check_seed(given: int | None) -> None:
+    """Refuse a seed that torch has no room for."""
+    if given is not None and not -(2**63) <= given < 2**63:
+        raise ArgumentError(f"--seed must be an integer of 64 bits. Got {given}")
+
+
 def count(option: str, given: int, least: int) -> int:
     """`given` where it is large enough."""
     if given < least:

@@ -20,6 +20,7 @@ from inout.cli.commands.options import (
     SentenceOption,
     SentencesArgument,
     StartOption,
+    check_seed,
     choice,
     count,
 )
@@ -89,6 +90,7 @@ def parse(
 
     count("--k", k, 1)
     count("--samples", samples, 0)
+    check_seed(seed)
     count("--max-words", max_words, 1)
     choice("--method", method, METHODS)
     choice("--format", shape, SHAPES)
@@ -96,7 +98,7 @@ def parse(
         raise ArgumentError(f"--k {k} needs --method viterbi: the others have one best tree")
     with status() as line:
         from inout.cli.grammars.loading import load_grammar, read_sentences
-        from inout.cli.grammars.parsing import Request, answers
+        from inout.cli.grammars.parsing import Answer, Request, answers
         from inout.cli.grammars.pipeline import begun
         from inout.grammars.parsing.parser import Parser
         from inout.io import check_writable, write_text
@@ -127,16 +129,27 @@ def parse(
     paper = Paper()
     pages = None if html is None else Pages(grammar)
     done = failed = 0
+    closed: BaseException | None = None
+
+    def show(answer: Answer) -> None:
+        if as_json:
+            print(to_json(answer), flush=True)
+        elif shape == "bracketed":
+            print_brackets(answer, several=k > 1 or samples > 0)
+            if answer.reason is not None:
+                print(f"{answer.line.place}: no tree: {reason(answer)}", file=sys.stderr)
+        else:
+            print_drawings(paper, answer)
+
     with counter("sentences", len(lines) if isinstance(lines, list) else None) as step:
         for answer in found:
-            if as_json:
-                print(to_json(answer), flush=True)
-            elif shape == "bracketed":
-                print_brackets(answer, several=k > 1 or samples > 0)
-                if answer.reason is not None:
-                    print(f"{answer.line.place}: no tree: {reason(answer)}", file=sys.stderr)
-            else:
-                print_drawings(paper, answer)
+            try:
+                if closed is None:
+                    show(answer)
+            except (BrokenPipeError, SystemExit) as error:  # the latter is rich's way
+                if pages is None:
+                    raise
+                closed = error  # nobody reads on, but the page was asked for
             if pages is not None:
                 pages.add(answer)
             done, failed = done + 1, failed + (answer.reason is not None)
@@ -146,3 +159,5 @@ def parse(
     if pages is not None and html is not None and done:
         write_text(html, pages.html())
         print(f"wrote {html}", file=sys.stderr)
+    if closed is not None:
+        raise closed

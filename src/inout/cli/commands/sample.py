@@ -13,6 +13,7 @@ from inout.cli.commands.options import (
     GrammarArgument,
     JsonOption,
     StartOption,
+    check_seed,
     choice,
     count,
 )
@@ -64,6 +65,7 @@ def sample(
 
     choice("--format", shape, SHAPES)
     count("--samples", samples, 0)
+    check_seed(seed)
     with status() as line:
         from inout.cli.grammars.loading import load_grammar
         from inout.cli.grammars.sample import prepare, print_samples

@@ -45,7 +45,12 @@ def notes(scores: Scores) -> list[str]:
     )
     shown = list(islice(wrong, MOST_ERRORS))
     more = scores.num_errors - len(shown)
-    return [*shown, *([f"{formats.plural(more, 'more sentence')} like this"] if more else [])]
+    if more:
+        shown.append(f"{formats.plural(more, 'more sentence')} like this")
+    if scores.num_errors:
+        left_out = formats.plural(scores.num_errors, "sentence")
+        shown.append(f"{left_out} with other words than the gold tree: not in the scores, as evalb")
+    return shown
 
 
 def as_json(gold: str, parses: str, scores: Scores, cutoff: int, width: int) -> str:

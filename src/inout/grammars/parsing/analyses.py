@@ -252,5 +252,6 @@ class Analyses:
         if lost:
             return "unknown: " + ", ".join(dict.fromkeys(lost))
         if self.constrained or self.problem.beam:
-            return "the words are known, but no tree of the grammar agrees with the conditions"
-        return "the words are known, but no tree of the grammar has them in this order"
+            return "no tree of the grammar agrees with the conditions"
+        known = "the words are known" if not self.unknown else "all words have a class"
+        return f"{known}, but no tree of the grammar has them in this order"

@@ -19,8 +19,8 @@ class Pruning:
     """Symbols stay over a span where their coarse symbol is expected `threshold` times or more.
 
     `label` names the coarse symbol of each fine one; None keeps it everywhere. Symbols of which
-    the coarse grammar knows nothing are an error: they would never be kept. So are all parts of
-    long rules kept, and a chain of unary rules may pass through a symbol that was not: only its
+    the coarse grammar knows nothing are an error: they would never be kept. All parts of
+    long rules are kept, and a chain of unary rules may pass through a symbol that was not: only its
     ends are looked at. A sentence without a coarse tree is not pruned.
     """
 
