@@ -160,3 +160,25 @@ def derivations(grammar: Grammar, words: list[str], least: float) -> dict[Deriva
                 if weight * own >= least:
                     agenda.append(((*rhs, *rest[1:]), place, (*used, number), weight * own))
     return found
+
+
+def tree_spans(
+    grammar: Grammar, rules: tuple[int, ...], words: list[str]
+) -> list[tuple[int, int, int]]:
+    """(rule, start, end) of every node, by recursion."""
+    numbers, place = iter(rules), 0
+    found = []
+
+    def grow(symbol: object) -> None:
+        nonlocal place
+        if not isinstance(symbol, str):
+            place += 1
+            return
+        rule, start = next(numbers), place
+        for child in grammar.rules[rule].rhs:
+            grow(child)
+        found.append((rule, start, place))
+
+    grow("S")
+    assert place == len(words)
+    return found
