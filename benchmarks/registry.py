@@ -59,6 +59,11 @@ WORKLOADS = {
             "chains, HMMs, segmentations beside torch-struct, pytorch-crf, hmmlearn on two cores",
             "chain",
         ),
+        Workload(
+            "moments",
+            "second derivatives, objectives made of them, moments by their order, on two cores",
+            "moments",
+        ),
         Workload("pcfg", "trees of a grammar beside torch-struct on two cores", "pcfg"),
         Workload(
             "parser",

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-import time
-from collections.abc import Callable, Iterator, Mapping
-from statistics import median
-from typing import Any
+from collections.abc import Iterator
 
 import torch
 
@@ -15,27 +11,7 @@ from benchmarks.chain.ours import em_step, loss_gradient, random_labels
 from benchmarks.chain.peers import HmmlearnStep, PytorchCrf, StructChain, StructSegments
 from benchmarks.problems import Problem
 from benchmarks.report import Figure
-from benchmarks.timing import alternate
-
-
-def closely(ways: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """The median seconds of each way, in turn, with nothing in between that clears the caches.
-
-    For ways of milliseconds: collecting garbage takes longer than they do.
-    """
-    for _ in range(3):
-        for way in ways.values():
-            way()
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    gc.collect()
-    gc.disable()
-    for _ in range(repeats):
-        for name, way in ways.items():
-            start = time.perf_counter()
-            way()
-            seconds[name].append(time.perf_counter() - start)
-    gc.enable()
-    return {name: median(taken) for name, taken in seconds.items()}
+from benchmarks.timing import alternate, closely
 
 
 def beside_exp(problem: Problem, bound: float, repeats: int) -> Iterator[Figure]:

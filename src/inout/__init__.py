@@ -11,9 +11,11 @@ from inout._core.errors import FileError as FileError
 from inout._core.errors import ForestError as ForestError
 from inout._core.errors import GroundingError as GroundingError
 from inout._core.errors import InoutError as InoutError
+from inout._core.errors import PrecisionError as PrecisionError
 from inout._core.errors import ProgramError as ProgramError
 
 if TYPE_CHECKING:
+    from inout import moments as moments
     from inout import programs as programs
     from inout import semirings as semirings
     from inout.deduction import Facts as Facts
@@ -54,6 +56,7 @@ __all__ = [
     "LinearChain",
     "PCFG",
     "Parser",
+    "PrecisionError",
     "Program",
     "ProgramError",
     "SemiMarkov",
@@ -61,6 +64,7 @@ __all__ = [
     "StructuredDistribution",
     "em",
     "fit_conditional",
+    "moments",
     "programs",
     "semirings",
 ]

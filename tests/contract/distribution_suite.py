@@ -30,10 +30,11 @@ from tests.contract.event_enumeration import Part as Part
 from tests.contract.event_enumeration import random_like as random_like
 from tests.contract.event_enumeration import seeded as seeded
 from tests.contract.misuse_suite import MisuseSuite
+from tests.contract.moments_suite import MomentsSuite
 from tests.support import assert_close
 
 
-class DistributionSuite(MisuseSuite, ABC):
+class DistributionSuite(MisuseSuite, MomentsSuite, ABC):
     """The checks. `Test…` subclasses say what the family is."""
 
     sizes = (4, 3)  # n and s of the usual case
@@ -77,6 +78,9 @@ class DistributionSuite(MisuseSuite, ABC):
     @abstractmethod
     def loss(self, guess: Event, truth: Event) -> float:
         """The loss that `min_risk` minimises."""
+
+    def enumeration(self, case: Case) -> Enumeration:
+        return Enumeration(self, case)
 
     def usual(self, seed: int = 0, dtype: Any = F64, batch: tuple[int, ...] = (2, 3)) -> Case:
         return self.case(seeded(seed), batch, *self.sizes, dtype)
@@ -255,6 +259,28 @@ class DistributionSuite(MisuseSuite, ABC):
         assert not any(m.requires_grad for m in plain.values())
         for name, m in self.make(case).marginals().items():
             assert torch.equal(m, plain[name])
+
+    @pytest.mark.parametrize("tier", ["cpu", "reference"])
+    def test_marginals_of_some_parts(self, tier):
+        for case in self.cases():
+            case = case.leaves()
+            d, oracle = self.make(case, tier), Enumeration(self, case)
+            expected, u = oracle.marginals(), random_like(oracle.potentials, seeded(14))
+            for name in expected:
+                found = d.marginals(name)
+                assert list(found) == [name]
+                assert_close(found[name], expected[name])
+                ours = grad(
+                    (found[name] * u[name]).sum(), case.arguments.values(),
+                    materialize_grads=True, retain_graph=True,
+                )  # fmt: skip
+                others = {n: torch.zeros_like(x) for n, x in u.items()}
+                second = oracle.hessian_times(others | {name: u[name]})
+                truth = self._pulled_back(oracle, case, second)
+                for argument, mine in zip(case.arguments, ours, strict=True):
+                    assert_close(mine, truth[argument])
+            with pytest.raises(ArgumentError, match="no_such_part"):
+                d.marginals("no_such_part")
 
     @pytest.mark.parametrize("dtype", [F64, F32], ids=["float64", "float32"])
     def test_entropy_and_divergences(self, dtype):

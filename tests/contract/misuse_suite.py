@@ -144,8 +144,9 @@ class MisuseSuite:
         with torch.inference_mode():
             d = self.make(case.changed(lambda _, x: x.clone()))
             found = [*d.marginals().values(), d.entropy()]
+            alone = [d.marginals(name)[name] for name in d.potentials]
             d.covariance(d.potentials, d.potentials)
-        for x, y in zip(found, expected, strict=True):
+        for x, y in zip([*found, *alone], [*expected, *expected[:-1]], strict=True):
             assert_close(x, y.detach())
 
     def test_an_infinite_weight_of_nothing_has_gradient_0(self):

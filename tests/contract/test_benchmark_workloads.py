@@ -21,7 +21,7 @@ from inout.grammars import diagnose
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("name", ["parser", "em", "rna"])
+@pytest.mark.parametrize("name", ["parser", "em", "rna", "moments"])
 def test_workloads_have_their_stages(name):
     stages = WORKLOADS[name].load()
     assert all(map(callable, (stages.prepare, stages.check, stages.measure)))

@@ -46,3 +46,7 @@ class FileError(InoutError):
 
 class CountOverflowError(InoutError, OverflowError):
     """A count left the range of int64; exact counting in Python integers has no such bound."""
+
+
+class PrecisionError(InoutError, ArithmeticError):
+    """The answer would have fewer correct digits than were asked for; the message says why."""

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Inexact, Int
 from torch import Tensor
 from torch.distributions import Distribution
 from torch.distributions.kl import register_kl
 
 from inout._core.errors import ArgumentError
+from inout.distributions import generating
 from inout.distributions.arguments import broadcasts
+from inout.distributions.generating import Functions
 from inout.forest import Forest
+from inout.series import Histogram, Lanes, Moments, as_lists, histogram, moments
 
 Potentials = dict[str, Tensor]
 
@@ -74,6 +77,17 @@ class StructuredDistribution(Distribution):
     def forest(self) -> Forest:
         """The same distribution as an explicit forest, one goal for each batch element."""
 
+    @abstractmethod
+    def _generating(
+        self, lanes: Lanes, values: dict[str, Tensor], shift: float
+    ) -> tuple[Inexact[Tensor, "l b"], Inexact[Tensor, "k b"]]:
+        """Sum of weight * exp(z . (F - centres)) over events, in units of Z; and the centres.
+
+        `values` [k b ...] of K additive functions for each potential, the batch flattened, sizes
+        of 1 for what does not matter. The centres are constants near the means; `shift` moves
+        those inside. See `inout.series.Generating`.
+        """
+
     def log_partition(self) -> Float[Tensor, "*b"]:
         """log Z, -inf if no event is possible; differentiable to any order."""
         return self._log_partition(self.potentials)
@@ -90,28 +104,41 @@ class StructuredDistribution(Distribution):
             for name, potential in self.potentials.items()
         }
 
-    def _first_order(self, keep: bool) -> tuple[Potentials, Potentials]:
-        """Expanded potentials, and the gradient of log Z in each of them."""
-        inputs = {
-            name: p if p.requires_grad else _detached(p).requires_grad_()
-            for name, p in self._expanded().items()
+    def _first_order(
+        self, keep: bool, names: Collection[str] = ()
+    ) -> tuple[Potentials, Potentials]:
+        """Expanded potentials, and the gradient of log Z in each of them; of all, or those named.
+
+        The others stay as they are: of what the batch shares no copies are differentiated then.
+        """
+        asked = {n: p for n, p in self._expanded().items() if not names or n in names}
+        potentials = {
+            name: p if p.requires_grad else _detached(p)
+            for name, p in (self.potentials | asked).items()
         }
-        total = self._log_partition(inputs)
+        inputs = {name: potentials[name].requires_grad_() for name in asked}
+        total = self._log_partition(potentials)
         total = torch.where(total == -torch.inf, 0.0, total).sum()
         gradients = torch.autograd.grad(
             total, list(inputs.values()), create_graph=keep, materialize_grads=True
         )
         return inputs, dict(zip(inputs, gradients, strict=True))
 
-    def marginals(self) -> Potentials:
+    def marginals(self, *names: str) -> Potentials:
         """Expected number of uses of every part, element by element: the gradient of log Z.
 
-        For each potential a tensor [*b ...]; where a potential is shared over positions, the sum
-        over them. Differentiable. Costs a small multiple of log Z.
+        For each potential, or only for those named, a tensor [*b ...]; where a potential is
+        shared over positions, the sum over them. Differentiable. Costs a small multiple of log Z;
+        less if potentials that the batch shares are left out.
         """
+        if unknown := set(names) - set(self.potentials):
+            raise ArgumentError(
+                f"marginals of unknown potentials {sorted(unknown)}; "
+                f"there are {sorted(self.potentials)}"
+            )
         keep = torch.is_grad_enabled() and self._differentiable(self.potentials)
         with torch.inference_mode(False), torch.enable_grad():
-            return self._first_order(keep)[1]
+            return self._first_order(keep, names)[1]
 
     @staticmethod
     def _differentiable(values: Mapping[str, Tensor]) -> bool:
@@ -166,7 +193,7 @@ class StructuredDistribution(Distribution):
         what is left out counts 0. Differentiable. Costs a small multiple of log Z.
         """
         values = self._checked("f", f)
-        return self._total(self.marginals(), values)
+        return self._total(self.marginals(*values), values)
 
     def covariance(self, f: Mapping[str, Tensor], g: Mapping[str, Tensor]) -> Float[Tensor, "*b"]:
         """Cov[F, G] of two additive functions: a second derivative of log Z.
@@ -185,6 +212,96 @@ class StructuredDistribution(Distribution):
                 expected, list(inputs.values()), create_graph=keep, materialize_grads=True
             )
             return self._total(dict(zip(inputs, second, strict=True)), right)
+
+    def moments(
+        self,
+        functions: Functions,
+        orders: int | Sequence[int],
+        *,
+        kind: str = "raw",
+        method: str = "auto",
+        precision: float = 1e-8,
+    ) -> Moments:
+        """E[F₁^n₁ ⋯ F_K^n_K] of additive functions, for all orders up to the given ones at once.
+
+        A function maps names of potentials to values of their shapes (or shapes that expand to
+        them, or sparse tensors), real or complex; one function with one order needs no list.
+        `kind` is "raw", "central" or "cumulants". The result's `values` are [*b 1+n₁ … 1+n_K] in
+        double precision, differentiable to any order in potentials and functions.
+
+        By "polynomial": truncated power series, exact but for rounding, O(Π(1+n_k)²) for each
+        product; by "circle": the generating function on circles with FFT, O(Π(1+n_k)), with a
+        bound on the error; by "taylor": Taylor mode through log Z, slow, for checking; "auto"
+        chooses. An order that cannot be had with this `precision`, relative to the absolute
+        moment of that order, is a `PrecisionError`.
+
+        >>> import torch
+        >>> from inout import LinearChain
+        >>> coins = LinearChain(torch.zeros(3, 2), torch.zeros(2, 2))
+        >>> heads = {"emissions": torch.tensor([0.0, 1.0])}
+        >>> coins.moments(heads, 2, kind="central").values  # 1, 0 and the variance 3/4
+        tensor([1.0000, 0.0000, 0.7500], dtype=torch.float64)
+
+        Azuma & Matsumoto, "A generalization of forward-backward algorithm", theorems 1 and 3.
+        """
+        several, numbers = as_lists(functions, orders)
+        function = generating.generating_function(self, several)
+        log_z = self.log_partition()
+        return moments(function, numbers, log_z, kind, method, precision)
+
+    def weighted_marginals(
+        self,
+        functions: Functions,
+        powers: int | Sequence[int],
+        *,
+        kind: str = "raw",
+        precision: float = 1e-8,
+    ) -> Potentials:
+        """E[F₁^n₁ ⋯ F_K^n_K N_v] for every part v, where N_v counts its uses.
+
+        `marginals` weighted by powers of functions, of the same shapes: one forward and one
+        backward pass, by differentiating the sum without N_v (Azuma & Matsumoto, theorem 2).
+        With `kind="central"` the functions are taken less their means. Differentiable.
+        """
+        several, numbers = as_lists(functions, powers)
+        return generating.weighted_marginals(self, several, numbers, kind, precision)
+
+    def expected_products(
+        self,
+        functions: Functions,
+        powers: int | Sequence[int],
+        others: Mapping[str, Tensor],
+        *,
+        kind: str = "raw",
+        precision: float = 1e-8,
+    ) -> Inexact[Tensor, "*b j"]:
+        """E[F₁^n₁ ⋯ F_K^n_K G_j] for many further functions G_1, …, G_J at once.
+
+        `others` maps names of potentials to values [j ...] for one element, dense or sparse
+        (torch.sparse): what a feature table looks like. All of them cost one forward and one
+        backward pass, and a product with the table.
+        """
+        weighted = self.weighted_marginals(functions, powers, kind=kind, precision=precision)
+        return generating.expected_products(self, weighted, others)
+
+    def histogram(self, f: Mapping[str, Tensor]) -> Histogram:
+        """The probability of every value of an additive function with integer values.
+
+        From the generating function at roots of unity: the probabilities [*b m] have absolute
+        errors of some 1e-15 and add up to 1 as closely. Differentiable in the potentials.
+
+        >>> import torch
+        >>> from inout import LinearChain
+        >>> coins = LinearChain(torch.zeros(3, 2), torch.zeros(2, 2))
+        >>> coins.histogram({"emissions": torch.tensor([0.0, 1.0])}).probabilities
+        tensor([0.1250, 0.3750, 0.3750, 0.1250], dtype=torch.float64)
+        """
+        function = generating.generating_function(self, [f])
+        (values,) = function.functions
+        generating.refuse_fractions(values)
+        lowest, highest = generating.value_range(self, values)
+        probabilities = histogram(function, lowest, highest)
+        return Histogram(lowest, probabilities.reshape(*self.batch_shape, -1))
 
     def _checked(self, argument: str, f: Mapping[str, Tensor]) -> Potentials:
         """An additive function with all its values expanded to [*b ...]."""

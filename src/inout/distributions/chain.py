@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Inexact, Int
 from torch import Tensor
 
 from inout._core.checks import at_least
@@ -26,8 +26,10 @@ from inout.forest import Forest, Item
 from inout.forest.assembly import assemble
 from inout.forest.labels import LazyLabels
 from inout.kernels.chain import op
+from inout.kernels.chain.generating import generating_function
 from inout.kernels.chain.reference import reference_log_partition
 from inout.kernels.tiers import choose_tier
+from inout.series import Lanes
 
 
 class LinearChain(StructuredDistribution):
@@ -304,6 +306,34 @@ class LinearChain(StructuredDistribution):
         labels = torch.tensor(list(product(range(s), repeat=n)), dtype=torch.long)
         events = labels.reshape(-1, *(1,) * len(self.batch_shape), n).to(self.lengths.device)
         return events.expand(-1, *self.batch_shape, n) if expand else events
+
+    def _generating(
+        self, lanes: Lanes, values: dict[str, Tensor], shift: float
+    ) -> tuple[Inexact[Tensor, "l b"], Inexact[Tensor, "k b"]]:
+        # In double precision before start and end are added to the emissions.
+        wide = {name: potential.double() for name, potential in self.potentials.items()}
+        emissions, transitions, lengths = self._flat(wide)
+        b, n, s = self.size
+        nodes = self._node_values(values)
+        pairs = values["transitions"]
+        if not self.stationary:
+            pairs = pairs.expand(-1, -1, max(n - 1, 0), s, s)
+        else:
+            pairs = pairs[:, :, None].expand(-1, -1, -1, s, s)
+        some = pairs if pairs.requires_grad or bool(pairs.any()) else None
+        return generating_function(lanes, emissions, transitions, lengths, nodes, some, shift)
+
+    def _node_values(self, values: dict[str, Tensor]) -> Inexact[Tensor, "k b n s"]:
+        """Values of labels at positions, those of the first and last label in their places."""
+        b, n, s = self.size
+        nodes = values["emissions"].expand(-1, b, n, s)
+        lengths = self.lengths.reshape(b)
+        position = torch.arange(n, device=lengths.device)
+        for name, place in (("start", torch.zeros_like(lengths)), ("end", lengths - 1)):
+            if name in values:
+                here = (position == place[:, None])[..., None]
+                nodes = nodes + torch.where(here, values[name].expand(-1, b, s)[:, :, None], 0.0)
+        return nodes
 
     def forest(self) -> Forest:
         """The trellis as an explicit forest, one goal for each batch element.

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Inexact, Int
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
@@ -26,7 +26,9 @@ from inout.forest import Forest, Item
 from inout.forest.assembly import assemble
 from inout.forest.labels import LazyLabels
 from inout.kernels.cky import op
+from inout.kernels.cky.generating import generating_function
 from inout.kernels.cky.reference import reference_grammar_log_partition
+from inout.series.lanes import Lanes
 
 
 class PCFG(TreeDistribution):
@@ -125,6 +127,23 @@ class PCFG(TreeDistribution):
             return nothing + unrelated_zero(potentials)
         log_z = reference_grammar_log_partition if self.tier == "reference" else op.log_partition
         return log_z(*self._flat(potentials)).reshape(self.batch_shape)
+
+    def _generating(
+        self, lanes: Lanes, values: Potentials, shift: float
+    ) -> tuple[Inexact[Tensor, "l b"], Inexact[Tensor, "k b"]]:
+        b = self.size[0]
+        whole = {n: v.expand(-1, b, *self._part_shapes[n]) for n, v in values.items()}
+        # Values that all share are multiplied with the rules once.
+        own = values["rules"][:, : 1 if _same_for_all(values["rules"]) else b]
+        return generating_function(
+            lanes,
+            *self._flat(self.potentials)[:3],
+            self.lengths.reshape(-1),
+            whole["root"],
+            own.expand(-1, -1, *self._part_shapes["rules"]) if _matters(own) else None,
+            whole["preterminals"],
+            shift,
+        )
 
     def _used(self, event: Tensor) -> tuple[Tensor, dict[str, tuple[Tensor, Tensor]]]:
         """The event, expanded; of each potential the rows it uses, as (number, whether).
@@ -239,6 +258,16 @@ class PCFG(TreeDistribution):
         builder = _Chart(self)
         fields = assemble(*builder.edges(), relations, *builder.rest())
         return Forest(**fields, single_goal=not self.batch_shape)
+
+
+def _matters(values: Tensor) -> bool:
+    """Whether values are not all 0, or may not stay so."""
+    return values.requires_grad or bool(values.any())
+
+
+def _same_for_all(values: Inexact[Tensor, "k b ..."]) -> bool:
+    """Whether all elements have the same values, and derivatives will not tell them apart."""
+    return not values.requires_grad and bool((values == values[:, :1]).all())
 
 
 class _Chart(LazyLabels):

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Inexact, Int
 from torch import Tensor
 
 from inout._core.checks import at_least
@@ -25,8 +25,10 @@ from inout.forest import Forest, Item
 from inout.forest.assembly import assemble
 from inout.forest.labels import LazyLabels
 from inout.kernels.semichain import op
+from inout.kernels.semichain.generating import generating_function
 from inout.kernels.semichain.reference import reference_log_partition
 from inout.kernels.tiers import choose_tier
+from inout.series import Lanes
 
 
 class SemiMarkov(StructuredDistribution):
@@ -232,6 +234,12 @@ class SemiMarkov(StructuredDistribution):
         events = prefixes[n].reshape(counts[n], *(1,) * len(self.batch_shape), n)
         events = events.to(self.lengths.device)
         return events.expand(-1, *self.batch_shape, n) if expand else events
+
+    def _generating(
+        self, lanes: Lanes, values: dict[str, Tensor], shift: float
+    ) -> tuple[Inexact[Tensor, "l b"], Inexact[Tensor, "k b"]]:
+        potentials, lengths = self._flat(self.potentials)
+        return generating_function(lanes, potentials, lengths, values["log_potentials"], shift)
 
     def forest(self) -> Forest:
         """The segmentations as an explicit forest, one goal for each batch element.

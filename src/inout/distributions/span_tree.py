@@ -7,7 +7,7 @@ from math import comb
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Inexact, Int
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
@@ -23,6 +23,8 @@ from inout.forest.assembly import assemble
 from inout.forest.labels import LazyLabels
 from inout.kernels.cky.reference import reference_tree_log_partition
 from inout.kernels.cky.spans import op
+from inout.kernels.cky.spans.generating import generating_function
+from inout.series.lanes import Lanes
 
 
 class SpanTree(TreeDistribution):
@@ -101,6 +103,14 @@ class SpanTree(TreeDistribution):
         result = log_z(scores, self._flat_lengths).reshape(self.batch_shape)
         result = result.to(potentials["log_potentials"].dtype)
         return torch.where(self.lengths == 0, -torch.inf, result)
+
+    def _generating(
+        self, lanes: Lanes, values: Potentials, shift: float
+    ) -> tuple[Inexact[Tensor, "l b"], Inexact[Tensor, "k b"]]:
+        b, n, s = self.size
+        potentials = self.potentials["log_potentials"].reshape(b, n, n, s)
+        own = values["log_potentials"].expand(-1, b, n, n, -1)
+        return generating_function(lanes, potentials, self.lengths.reshape(-1), own, shift)
 
     def _score(self, event: Int[Tensor, "*e n n"]) -> Float[Tensor, "*sb"]:
         event, _ = self._checked_tree(event, labels=self.size[2])

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Inexact
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
@@ -18,10 +18,15 @@ if TYPE_CHECKING:
 
 
 def as_item_values(
-    forest: Forest, f: Tensor | Mapping[str, Any] | Callable[[Hashable], float]
-) -> Float[Tensor, " v"]:
-    """An additive function as one number for each item; see `Forest.expectation`."""
-    like = forest.log_weights
+    forest: Forest,
+    f: Tensor | Mapping[str, Any] | Callable[[Hashable], complex],
+    like: Tensor | None = None,
+) -> Inexact[Tensor, " v"]:
+    """An additive function as one number for each item; see `Forest.expectation`.
+
+    The numbers are `like` another tensor, the log-weights if it is left out.
+    """
+    like = forest.log_weights if like is None else like
     if isinstance(f, Tensor):
         if f.shape != (forest.num_items,):
             raise ArgumentError(

@@ -29,7 +29,8 @@ class Passes(Protocol):
     def tangents(self, weights: Tensor, directions: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Hessian of weights . log Z times the directions, and last E[U] [b].
 
-        U is the sum of the directions over the parts of a structure.
+        U is the sum of the directions over the parts of a structure. They may be expanded, so
+        not contiguous.
         """
 
 
@@ -60,12 +61,19 @@ class _Gradient(torch.autograd.Function):
         ctx: Any, passes: Passes, twin: LogPartition, weights: Tensor, *potentials: Tensor
     ) -> tuple[Tensor, ...]:
         ctx.passes, ctx.twin = passes, twin
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(weights, *potentials)
         return passes.gradients(weights)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        results = _apply(_Tangent, ctx.passes, ctx.twin, *ctx.saved_tensors, *gradients)
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        weights, *potentials = ctx.saved_tensors
+        # One zero, expanded: passes can see that nothing depends on these marginals.
+        directions = [
+            weights.new_zeros(()).expand(potential.shape) if gradient is None else gradient
+            for gradient, potential in zip(gradients, potentials, strict=True)
+        ]
+        results = _apply(_Tangent, ctx.passes, ctx.twin, weights, *potentials, *directions)
         return None, None, results[-1], *results[:-1]
 
 

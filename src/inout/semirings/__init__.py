@@ -6,6 +6,7 @@ from inout.semirings.base import Semiring as Semiring
 from inout.semirings.boolean import Boolean as Boolean
 from inout.semirings.counting import Counting as Counting
 from inout.semirings.expectation import Expectation as Expectation
+from inout.semirings.jet import Jet as Jet
 from inout.semirings.log import Log as Log
 from inout.semirings.maximum import Max as Max
 from inout.semirings.polynomial import Polynomial as Polynomial
@@ -20,6 +21,7 @@ __all__ = [
     "CountOverflowError",
     "Counting",
     "Expectation",
+    "Jet",
     "Log",
     "Max",
     "Polynomial",

@@ -24,10 +24,10 @@ Kernel = Callable[..., Any]
 forward: Kernel = cpu.forward
 backward: Kernel = cpu.backward
 stationary_backward: Kernel = cpu.stationary_backward
-pair_marginals: Kernel = cpu.pair_marginals
 log_space_forward: Kernel = logspace.forward
 log_space_marginals: Kernel = logspace.marginals
 covariances: Kernel = tangent.covariances
+specific_covariances: Kernel = tangent.specific_covariances
 stationary_covariances: Kernel = tangent.stationary_covariances
 viterbi: Kernel = decoding.viterbi
 draw: Kernel = decoding.sample
@@ -183,7 +183,8 @@ class CpuPasses:
         over_batch(sums, len(bounds) - 1, self.work)
         if self.shared:
             products = products.sum(0, keepdims=True)
-        return nodes, (products * np.nan_to_num(self.factors))[:, None]
+        products *= np.nan_to_num(self.factors)
+        return nodes, products[:, None]
 
     def gradients(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Gradients of weights . log Z: nodes [b n s] and pairs [bt nt s s]."""
@@ -217,89 +218,78 @@ class CpuPasses:
         if "betas" not in self.__dict__:  # as the first derivative leaves them
             self.gradients(torch.ones(len(self.emissions)))
         scales = weights.detach().numpy().astype(self.emissions.dtype)
-        u_nodes, u_pairs = (u.detach().contiguous().numpy() for u in directions)
-        nodes, expected = np.empty_like(self.emissions), np.empty(len(self.emissions))
+        u_nodes = directions[0].detach().contiguous().numpy()
+        u_pairs = _without_copies(directions[1].detach())
+        nodes, expected = np.empty_like(self.emissions), np.zeros(len(self.emissions))
         tangents = self._stationary_tangents if self.stationary else self._specific_tangents
         pairs = tangents(scales, u_nodes, u_pairs, nodes, expected)
+        shares: dict[int, Array] = {}  # of the shared transitions, to be added in order
+
+        def again(b: int) -> None:
+            own_nodes, own_pairs = self._log_space_marginals(b)
+            out = np.empty(own_pairs.shape, nodes.dtype)
+            expected[b] = covariances(
+                own_nodes.astype(nodes.dtype), own_pairs.astype(nodes.dtype), self.lengths[b],
+                u_nodes[b], u_pairs[b if len(u_pairs) > 1 else 0], scales[b], nodes[b], out,
+            )  # fmt: skip
+            if self.stationary:
+                out = out.sum(0, keepdims=True)
+            if self.shared:
+                shares[b] = out
+            else:
+                pairs[b] = out
+
+        self._in_log_space(again)
+        for b in sorted(shares):
+            pairs[0] += shares[b]
         return torch.from_numpy(nodes), torch.from_numpy(pairs), torch.from_numpy(expected)
 
     def _specific_tangents(
         self, scales: Array, u_nodes: Array, u_pairs: Array, nodes: Array, expected: Array
     ) -> Array:
-        """Fills nodes and expected; pairs [bt n-1 s s]."""
+        """Of the elements that fit fills nodes and expected; pairs [bt n-1 s s]."""
         pairs = np.empty((len(nodes), *self.transitions.shape[1:]), nodes.dtype)
 
         def part(lo: int, hi: int) -> None:
-            own = np.empty_like(pairs[0])
-            for b in range(lo, hi):
-                expected[b] = covariances(
-                    self._marginals(b, own), own, self.lengths[b], u_nodes[b],
-                    u_pairs[b if len(u_pairs) > 1 else 0], scales[b], nodes[b], pairs[b],
-                )  # fmt: skip
+            specific_covariances(
+                *self._potentials, lo, hi, self.alphas, self.betas, self.scales, self.shifts,
+                self.fits, u_nodes, u_pairs, scales, nodes, pairs, expected,
+            )  # fmt: skip
 
         over_batch(part, len(nodes), 3 * self.work)
-        return pairs.sum(0, keepdims=True) if self.shared else pairs
+        return pairs[~np.isnan(self.fits)].sum(0, keepdims=True) if self.shared else pairs
 
     def _stationary_tangents(
         self, scales: Array, u_nodes: Array, u_pairs: Array, nodes: Array, expected: Array
     ) -> Array:
-        """Fills nodes and expected; pairs [bt 1 s s]."""
-        _, n, s = nodes.shape
+        """Of the elements that fit fills nodes and expected; pairs [bt 1 s s]."""
+        size = nodes.shape[2]
         bounds = groups(len(nodes))
         slots = len(bounds) - 1 if self.shared else len(nodes)
-        # A direction that is the same for all pairs has no covariance: without it less cancels.
         factors = np.nan_to_num(self.factors)  # NaN: blocks that are all padding
-        share = factors * np.where(factors == 0, 0, u_pairs[:, 0])
-        mean = share.sum((1, 2)) / np.maximum(factors.sum((1, 2)), np.finfo(factors.dtype).tiny)
-        changes = share - factors * mean[:, None, None]
-        transposed, changes_transposed = (
-            np.ascontiguousarray(x.swapaxes(1, 2)) for x in (factors, changes)
-        )
-        first, second = np.zeros((2, slots, s, s), nodes.dtype)
-        exact = np.zeros((slots, s, s), nodes.dtype)  # of the elements in log space
+        transposed = np.ascontiguousarray(factors.swapaxes(1, 2))
+        changes, mean = _changes(factors, u_pairs[:, 0])
+        changes_transposed = np.ascontiguousarray(changes.swapaxes(1, 2))
+        first = np.zeros((slots, size, size), nodes.dtype)
+        second = np.zeros((slots if len(changes) else 0, size, size), nodes.dtype)
 
-        def element(b: int, place: int) -> None:
-            own, of_u = b if len(factors) > 1 else 0, b if len(changes) > 1 else 0
-            if not np.isnan(self.fits[b]):
-                expected[b] = stationary_covariances(
-                    self.emissions[b], self.alphas[b], self.betas[b], self.scales[b],
-                    factors[own], transposed[own], changes[of_u], changes_transposed[of_u],
-                    self.lengths[b], u_nodes[b], scales[b], nodes[b], first[place], second[place],
-                )  # fmt: skip
-                expected[b] += max(self.lengths[b] - 1, 0) * mean[of_u]
-                return
-            pairs = np.empty((max(n - 1, 0), s, s), nodes.dtype)
-            out = np.empty_like(pairs)
-            expected[b] = covariances(
-                self._marginals(b, pairs), pairs, self.lengths[b], u_nodes[b],
-                u_pairs[b if len(u_pairs) > 1 else 0], scales[b], nodes[b], out,
-            )  # fmt: skip
-            exact[place] += out.sum(0)
-
-        def part(lo: int, hi: int) -> None:
+        def sums(lo: int, hi: int) -> None:
             for g in range(lo, hi):
-                for b in range(bounds[g], bounds[g + 1]):
-                    element(b, g if self.shared else b)
+                stationary_covariances(
+                    self.emissions, self.lengths, bounds[g], bounds[g + 1], self.alphas,
+                    self.betas, self.scales, self.fits, factors, transposed, changes,
+                    changes_transposed, u_nodes, scales, nodes, first, second,
+                    g if self.shared else -1, expected,
+                )  # fmt: skip
 
-        over_batch(part, len(bounds) - 1, 3 * self.work)
+        over_batch(sums, len(bounds) - 1, 3 * self.work)
+        expected += np.maximum(self.lengths - 1, 0) * mean
         if self.shared:
-            first, second, exact = (x.sum(0, keepdims=True) for x in (first, second, exact))
-        pairs: Array = (first * factors + second * changes + exact)[:, None]
-        return pairs
-
-    def _marginals(self, b: int, pairs: Array) -> Array:
-        """Marginals [n s] of one element, after `gradients`; fills those of its pairs [n-1 s s]."""
-        if np.isnan(self.fits[b]):
-            nodes, pairs[:] = self._log_space_marginals(b)
-            return nodes.astype(pairs.dtype)
-        pair_marginals(
-            *self._potentials, b, self.alphas, self.betas, self.scales, self.shifts, pairs
-        )
-        length = self.lengths[b]
-        nodes = np.zeros_like(self.emissions[b])
-        np.multiply(self.alphas[b, :length], self.betas[b, :length], out=nodes[:length])
-        nodes[:length] /= nodes[:length].sum(-1, keepdims=True)
-        return nodes
+            first, second = (x.sum(0, keepdims=True) for x in (first, second))
+        first *= factors
+        if len(changes):
+            first += second * changes
+        return first[:, None]
 
     def best(self) -> Tensor:
         """The labels [b n] with the highest score (Viterbi); 0 beyond the lengths."""
@@ -329,3 +319,25 @@ class CpuPasses:
 
         over_batch(part, b, b * count * n * s)
         return torch.from_numpy(labels.swapaxes(0, 1).copy())
+
+
+def _without_copies(u: Tensor) -> Array:
+    """A direction of pairs [b nt s s] as [bu nu s s], without the copies that `expand` made."""
+    for dim in range(2):
+        if u.shape[dim] > 1 and u.stride(dim) == 0:
+            u = u.narrow(dim, 0, 1)
+    return u.contiguous().numpy()
+
+
+def _changes(factors: Array, u: Array) -> tuple[Array, Array]:
+    """What a direction [bu s s] less its mean makes of the factors, and that mean [bu].
+
+    A direction that is the same for all pairs has no covariance: without it less cancels, and
+    nothing is left ([0 s s]) of one that is constant, as where a loss knows no pairs.
+    """
+    constant = u[:1, :1, :1]
+    if np.isfinite(constant).all() and (u == constant).all():
+        return factors[:0], constant.reshape(-1)
+    share = factors * np.where(factors == 0, 0, u)
+    mean = share.sum((1, 2)) / np.maximum(factors.sum((1, 2)), np.finfo(factors.dtype).tiny)
+    return share - factors * mean[:, None, None], mean

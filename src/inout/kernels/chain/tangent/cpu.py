@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from inout.kernels.chain.cpu import dot, scale_by, share_out, spread
+from inout.kernels.chain.cpu import dot, pair_marginals, scale_by, share_out, spread
 from inout.kernels.chain.cpu import look_ahead as meet
 from inout.kernels.exponential.cpu import FAST
 from inout.kernels.products.cpu import add_product_of_columns
@@ -95,6 +95,39 @@ def covariances(nodes, pairs, length, u_nodes, u_pairs, weight, node_out, pair_o
     return expected
 
 
+@njit(cache=True, nogil=True)
+def node_marginals(alphas, betas, length, nodes):
+    """Fills nodes [n s], up to the length, with the marginals of the labels of one chain."""
+    one = alphas.dtype.type(1)
+    for t in range(length):
+        share_out(alphas[t], betas[t], one / dot(alphas[t], betas[t]), nodes[t])
+
+
+@njit(cache=True, nogil=True)
+def specific_covariances(
+    emissions, transitions, factors, lengths, lo, hi, alphas, betas, scales, shifts, log_z,
+    u_nodes, u_pairs, weights, node_out, pair_out, expected,
+):  # fmt: skip
+    """`covariances` of the elements lo:hi but those with NaN in log_z, after `backward`.
+
+    Fills node_out [b n s], pair_out [b n-1 s s] and expected [b].
+    """
+    _, n, size = emissions.shape
+    nodes = np.empty((n, size), emissions.dtype)
+    pairs = np.empty((max(n - 1, 0), size, size), emissions.dtype)
+    for b in range(lo, hi):
+        if np.isnan(log_z[b]):
+            continue
+        node_marginals(alphas[b], betas[b], lengths[b], nodes)
+        pair_marginals(
+            emissions, transitions, factors, lengths, b, alphas, betas, scales, shifts, pairs
+        )
+        expected[b] = covariances(
+            nodes, pairs, lengths[b], u_nodes[b], u_pairs[b if u_pairs.shape[0] > 1 else 0],
+            weights[b], node_out[b], pair_out[b],
+        )  # fmt: skip
+
+
 @njit(cache=True, nogil=True, fastmath=FAST)
 def multiply(x, y, factor, shift, out):
     """out = factor * x * (y - shift)."""
@@ -113,34 +146,37 @@ def add_product(x, y, out):
 
 
 @njit(cache=True, nogil=True)
-def stationary_covariances(
+def stationary_element(
     emissions, alphas, betas, scales, factors, transposed, changes, changes_transposed, length,
     u_nodes, weight, node_out, first, second,
 ):  # fmt: skip
     """As `covariances`, for one block of factors [s s] at all positions, from alphas and betas.
 
-    `changes` [s s] are the factors times the direction. The pair i, j at t weighs before[t, i]
-    factors[i, j] after[t, j], so no block is ever made: what the direction does is a product with
-    one of four matrices. The gradients of the block, summed over the positions, are added to
-    `first` [s s], still to be multiplied by the factors, and to `second`, by the changes.
+    `changes` [1 s s] are the factors times the direction; [0 s s] where that is the same for all
+    pairs. The pair i, j at t weighs before[t, i] factors[i, j] after[t, j], so no block is ever
+    made: what the direction does is a product with one of four matrices. The gradients of the
+    block, summed over the positions, are added to `first` [s s], still to be multiplied by the
+    factors, and to `second` [1 s s], by the changes.
     """
     n, size = alphas.shape
     kind = alphas.dtype
     one, zero = kind.type(1), kind.type(0)
-    nodes, f = np.zeros((n, size), kind), np.zeros((n, size), kind)
+    changing = changes.shape[0] > 0
+    nodes, f = np.empty((n, size), kind), np.zeros((n, size), kind)
     before, after = np.empty((n, size), kind), np.empty((n, size), kind)
     h, total, more = np.zeros(size, kind), np.zeros(size, kind), np.zeros(size, kind)
+    node_marginals(alphas, betas, length, nodes)
     node_out[length:] = 0
     expected = 0.0
     for t in range(length):
-        mass = dot(alphas[t], betas[t])
-        share_out(alphas[t], betas[t], one / mass, nodes[t])
         if t > 0:
             meet(emissions[t], betas[t], after[t - 1])
+            mass = dot(alphas[t], betas[t])
             scale_by(alphas[t - 1], one / (mass * scales[t]), before[t - 1])
             multiply(before[t - 1], f[t - 1], one, zero, h)
             spread(h, factors, total)
-            spread(before[t - 1], changes, more)
+            if changing:
+                spread(before[t - 1], changes[0], more)
             add_product(after[t - 1], more, total)
         for j in range(size):
             if nodes[t, j] > 0:  # of a label never met nothing is expected
@@ -158,7 +194,8 @@ def stationary_covariances(
             break
         multiply(after[t - 1], h, one, zero, right[steps + t - 1])
         spread(right[steps + t - 1], transposed, total)
-        spread(after[t - 1], changes_transposed, more)
+        if changing:
+            spread(after[t - 1], changes_transposed[0], more)
         mean = add_product(before[t - 1], more, total)
         multiply(before[t - 1], f[t - 1], weight, mean, left[t - 1])
         scale_by(after[t - 1], one, right[t - 1])
@@ -168,5 +205,29 @@ def stationary_covariances(
         centre(h, nodes[t - 1])
     if steps > 0:
         add_product_of_columns(left, right, first)
-        add_product_of_columns(left[steps:], right[:steps], second)
+        if changing:
+            add_product_of_columns(left[steps:], right[:steps], second[0])
     return expected
+
+
+@njit(cache=True, nogil=True)
+def stationary_covariances(
+    emissions, lengths, lo, hi, alphas, betas, scales, log_z, factors, transposed, changes,
+    changes_transposed, u_nodes, weights, node_out, first, second, slot, expected,
+):  # fmt: skip
+    """`stationary_element` of the elements lo:hi but those with NaN in log_z.
+
+    Fills node_out [b n s] and expected [b]. What goes to `first` and `second` [slots s s] goes to
+    the place `slot`, or b where that is -1.
+    """
+    for b in range(lo, hi):
+        if np.isnan(log_z[b]):
+            continue
+        place = b if slot < 0 else slot
+        own = b if factors.shape[0] > 1 else 0
+        of_u = b if changes.shape[0] > 1 else 0
+        expected[b] = stationary_element(
+            emissions[b], alphas[b], betas[b], scales[b], factors[own], transposed[own],
+            changes[of_u : of_u + 1], changes_transposed[of_u : of_u + 1], lengths[b],
+            u_nodes[b], weights[b], node_out[b], first[place], second[place : place + 1],
+        )  # fmt: skip

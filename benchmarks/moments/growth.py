@@ -1,0 +1,78 @@
+"""How moments grow with their order: truncated polynomials beside points on a circle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.problems import Problem, apart
+from benchmarks.report import Agreement, Figure
+from benchmarks.timing import alternate
+
+ORDERS = (1, 2, 4, 8, 16, 32)
+METHODS = ("polynomial", "circle")
+SLOPE_FROM = 4  # lower orders measure what does not depend on the order
+
+
+def check(problem: Problem, quick: bool) -> Iterator[Agreement]:
+    """One method against the other, order by order, up to the highest that is timed."""
+    highest = _orders(quick)[-1]
+    found = {method: _moments(problem, highest, method) for method in METHODS}
+    # Each relative to its own size: the highest would hide the others.
+    sizes = found["polynomial"].abs().amax(0)
+    ours, theirs = (found[method] / torch.where(sizes > 0, sizes, 1.0) for method in METHODS)
+    name = f"central moments up to order {highest}, {problem.name}: polynomial, circle"
+    yield Agreement(name, apart(ours, theirs), 1e-6)
+
+
+def measure(problem: Problem, quick: bool) -> Iterator[Figure]:
+    """Times by order, the powers of the order they follow, and where the circle takes over."""
+    repeats = 2 if quick else 7
+    orders = _orders(quick)
+    times: dict[str, list[float]] = {method: [] for method in METHODS}
+    for order in orders:
+        seconds = alternate(
+            {method: partial(_moments, problem, order, method) for method in METHODS}, repeats
+        )
+        for method in METHODS:
+            times[method].append(seconds[method])
+            name = f"moments up to order {order}, {method}, {problem.name}"
+            yield Figure(name, seconds[method] * 1e3, "ms", repeats=repeats)
+    for method in METHODS:
+        yield Figure(
+            f"growth from order {SLOPE_FROM} on, {method}: power of (order + 1)",
+            _power(orders, times[method]),
+            "",
+            repeats=repeats,
+        )
+    faster = [
+        order
+        for order, polynomial, circle in zip(orders, *times.values(), strict=True)
+        if circle < polynomial
+    ]
+    yield Figure(
+        "least order at which the circle is faster (inf: none)", min(faster, default=np.inf), ""
+    )
+
+
+def _orders(quick: bool) -> tuple[int, ...]:
+    return ORDERS[:-1] if quick else ORDERS
+
+
+def _moments(problem: Problem, order: int, method: str) -> Tensor:
+    """Central moments [b order+1] of an additive function of the labels, one value for each."""
+    s = problem.potentials["emissions"].shape[-1]
+    values = torch.linspace(0, 1, s, dtype=torch.float64)
+    d = problem.to(torch.float64).make()
+    return d.moments({"emissions": values}, order, kind="central", method=method).values
+
+
+def _power(orders: tuple[int, ...], seconds: list[float]) -> float:
+    """The exponent of (order + 1) that the times follow, fitted to their logarithms."""
+    kept = [(order + 1, taken) for order, taken in zip(orders, seconds, strict=True)]
+    x, y = np.log([pair for pair in kept if pair[0] > SLOPE_FROM]).T
+    return float(np.polyfit(x, y, 1)[0])

@@ -1,0 +1,202 @@
+"""Moments and histograms of additive functions: generating functions of any distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Inexact
+from torch import Tensor
+
+from inout._core.errors import ArgumentError
+from inout.distributions.arguments import broadcasts
+from inout.semirings import Jet
+from inout.series import Generating, Lanes
+from inout.series.generating import Function
+from inout.series.weighted import weighted_gradients
+
+if TYPE_CHECKING:
+    from inout.distributions.base import StructuredDistribution
+
+Functions = Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]]
+
+
+def generating_function(d: StructuredDistribution, functions: Sequence[Function]) -> Generating:
+    """The generating function of additive functions under each element of the batch."""
+    with torch.no_grad():
+        used = d.marginals()
+    checked = tuple(_checked(d, k, f, used) for k, f in enumerate(functions))
+
+    def evaluate(lanes: Lanes, several: Sequence[Function], shift: float) -> tuple[Tensor, Tensor]:
+        return d._generating(lanes, _stacked(several), shift)
+
+    def taylor(orders: tuple[int, ...], several: Sequence[Function]) -> Tensor:
+        return _log_series(d, orders, _stacked(several))
+
+    depth = 4 + 2 * d.event_shape[0]
+    return Generating(evaluate, taylor, checked, depth)
+
+
+def _checked(
+    d: StructuredDistribution, k: int, f: Function, used: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """A function as {name: values [b ...]} in float64 or complex128, 0 where nothing uses it.
+
+    Dimensions of size 1 stay: families make use of what does not depend on a dimension.
+    """
+    if unknown := set(f) - set(d.potentials):
+        raise ArgumentError(
+            f"function {k} names unknown potentials {sorted(unknown)}; "
+            f"there are {sorted(d.potentials)}"
+        )
+    checked = {}
+    for name, marginals in used.items():
+        values = f.get(name, torch.zeros((), device=marginals.device))
+        values = values.to_dense() if values.is_sparse else values
+        wanted, own = marginals.shape, len(d._part_shapes[name])
+        if not broadcasts(values.shape, wanted):
+            raise ArgumentError(
+                f"function {k} has values for {name!r} that must have the shape {list(wanted)}, "
+                f"or one that expands to it. Got {list(values.shape)}"
+            )
+        values = values.to(torch.promote_types(values.dtype, torch.float64))
+        values = values.reshape(*[1] * (len(wanted) - values.ndim), *values.shape)
+        values = values.expand(*d.batch_shape, *values.shape[len(d.batch_shape) :])
+        shared = [i for i, size in enumerate(values.shape) if size < wanted[i]]
+        seen = marginals.amax(shared, keepdim=True) if shared else marginals
+        values = torch.where(seen > 0, values, 0.0) if seen.numel() else values
+        if not bool(values.detach().isfinite().all()):
+            raise ArgumentError(f"function {k} must be finite. Got NaN or inf among its {name!r}")
+        checked[name] = values.reshape(-1, *values.shape[values.ndim - own :])
+    return checked
+
+
+def _stacked(functions: Sequence[Function]) -> dict[str, Tensor]:
+    """Values [k b ...] of all functions for each name."""
+    dtype = torch.float64
+    for f in functions:
+        for values in f.values():
+            dtype = torch.promote_types(dtype, values.dtype)
+    return {
+        name: torch.stack(
+            torch.broadcast_tensors(*(f[name].to(dtype) for f in functions))  # type: ignore[no-untyped-call]
+        )
+        for name in functions[0]
+    }
+
+
+def _log_series(
+    d: StructuredDistribution, orders: tuple[int, ...], values: Mapping[str, Tensor]
+) -> Inexact[Tensor, "l b"]:
+    """log Σ weight · exp(z · F) by the explicit forest."""
+    forest = d.forest()
+    rows = []
+    for name in forest.relations:
+        whole = (len(orders), d.batch_shape.numel(), *d._part_shapes[name])
+        rows.append(values[name].expand(whole).flatten(1))
+    table = torch.cat(rows, 1).T[forest.axiom_rows]
+    jet = Jet(orders, dtype=table.dtype, device=table.device)
+    return forest.evaluate(jet, table).flatten(1).movedim(1, 0)
+
+
+def weighted_marginals(
+    d: StructuredDistribution,
+    functions: Sequence[Function],
+    powers: Sequence[int],
+    kind: str,
+    precision: float,
+) -> dict[str, Inexact[Tensor, ...]]:
+    """E[F₁^n₁ ⋯ F_K^n_K N_v] for all parts v: the derivative of the sum without N_v."""
+    keep = torch.is_grad_enabled() and (
+        d._differentiable(d.potentials) or any(d._differentiable(f) for f in functions)
+    )
+    with torch.inference_mode(False), torch.enable_grad():
+        twin = copy(d)
+        twin.potentials = {
+            name: p if p.requires_grad else p.detach().clone().requires_grad_()
+            for name, p in d._expanded().items()
+        }
+        generating = generating_function(twin, functions)
+        inputs = list(twin.potentials.values())
+        found = weighted_gradients(generating, powers, kind, precision, inputs, keep)
+        return dict(zip(twin.potentials, found, strict=True))
+
+
+def expected_products(
+    d: StructuredDistribution,
+    weighted: Mapping[str, Inexact[Tensor, ...]],
+    others: Mapping[str, Inexact[Tensor, ...]],
+) -> Inexact[Tensor, "*b j"]:
+    """Sums over parts of weighted marginals times each of j functions, given for one element."""
+    counts = {values.shape[0] for values in others.values() if values.ndim}
+    if len(counts) != 1:
+        raise ArgumentError(
+            "others must map potentials to values [j ...] of the same number j of functions. "
+            f"Got {{{', '.join(f'{n}: {list(v.shape)}' for n, v in others.items())}}}"
+        )
+    terms = []
+    for name, values in others.items():
+        if name not in weighted:
+            raise ArgumentError(
+                f"others names an unknown potential {name!r}; there are {sorted(weighted)}"
+            )
+        if values.shape[1:] != d._part_shapes[name]:
+            raise ArgumentError(
+                f"others[{name!r}] must be [j, {', '.join(map(str, d._part_shapes[name]))}]. "
+                f"Got {list(values.shape)}"
+            )
+        rows = weighted[name].reshape(d.batch_shape.numel(), -1)
+        dtype = torch.promote_types(rows.dtype, values.dtype)
+        terms.append((_table(values).to(dtype) @ rows.to(dtype).T).T)
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total.reshape(*d.batch_shape, -1)
+
+
+def _table(values: Inexact[Tensor, "j ..."]) -> Inexact[Tensor, "j p"]:
+    """Values of j functions as a matrix, sparse if they are."""
+    if not values.is_sparse:
+        return values.flatten(1)
+    values = values.coalesce()
+    row, *place = values.indices()
+    column = torch.zeros_like(row)
+    for index, size in zip(place, values.shape[1:], strict=True):
+        column = column * size + index
+    whole = (len(values), values.shape[1:].numel())
+    places = torch.stack([row, column])
+    return torch.sparse_coo_tensor(places, values.values(), whole, check_invariants=True)
+
+
+def value_range(d: StructuredDistribution, f: Function) -> tuple[int, int]:
+    """The least and the largest value of an integer-valued function over all possible events.
+
+    The best events of a distribution whose log-potentials are the function's values.
+    """
+    values = {
+        name: x.detach().reshape(*d.batch_shape, *x.shape[1:]).expand(p.shape)
+        for (name, p), x in zip(d._expanded().items(), f.values(), strict=True)
+    }
+    possible = (d.log_partition() > -torch.inf).reshape(-1)
+    ends = []
+    for sign in (-1.0, 1.0):
+        twin = copy(d)
+        twin.potentials = {
+            name: torch.where(p.detach() == -torch.inf, -torch.inf, sign * values[name])
+            for name, p in d._expanded().items()
+        }
+        parts = d.parts(twin.mode)
+        sums = [(values[n] * x).reshape(len(possible), -1).sum(-1) for n, x in parts.items()]
+        ends.append(torch.stack(sums).sum(0)[possible])
+    if not bool(possible.any()):
+        return 0, 0
+    return round(float(ends[0].min())), round(float(ends[1].max()))
+
+
+def refuse_fractions(f: Function) -> None:
+    """Raise unless all values of a function are integers."""
+    for name, values in f.items():
+        if values.is_complex() or bool((values.detach() != values.detach().round()).any()):
+            raise ArgumentError(f"f must have whole numbers. Got others among its {name!r}")

@@ -1,0 +1,1 @@
+"""Generating functions of additive functions on explicit forests: cpu and reference tiers."""

@@ -1,0 +1,330 @@
+"""E[exp(z . F)] of a forest's items and its gradient on the CPU, one pass over the edges each.
+
+A function of z is a row of numbers: the coefficients of a truncated power series, or its values at
+given points (`pointwise`). An item's row is x[h] = sum of share * exp(z . difference) * product of
+the tails' rows, over its edges. The differences are those between the edges' and their head's
+means, so that rows hold central moments, and conditional expectations of what is below an item
+never cancel. Items whose row is 1 (`plain`: F is constant below them) have none, and cost nothing.
+
+Rows stand one after another in flat arrays; offsets are unsigned, which spares the compiler the
+check for indices from the end and lets loops over lanes become vector instructions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+# What lets the compiler fuse a multiplication and an addition.
+FUSED = {"contract"}
+SUMMED = {"contract", "reassoc"}  # in any order, too
+# Of what only compiled code calls: without a way in from Python it compiles sooner.
+INNER: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+INNER |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+# Differences this far below the grid are what rounding left of zero.
+NOTHING = 2.0**-44
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def means(
+    num_axioms, edge_offsets, tail_offsets, tails, mantissas, shares, values, grids, shift
+):  # fmt: skip
+    """(high [v q], low [v q], differences [e q], moves [e], plain [v]) of values [v q].
+
+    The mean of F below an item is high + low, where `high` is a multiple of `grids` [q]: sums and
+    differences of large means are exact, whatever the depth. `differences` are the edges' means
+    (own value of the head and means of the tails) minus their head's; `moves`: is one not 0.
+
+    `shift` moves the means of items that are not plain by an irregular pattern.
+    """
+    num_items, size = values.shape
+    num_edges = tail_offsets.shape[0] - 1
+    high, low = np.zeros((num_items, size)), np.zeros((num_items, size))
+    differences = np.zeros((num_edges, size))
+    moves, plain = np.zeros(num_edges, np.bool_), np.ones(num_items, np.bool_)
+    for i in range(num_axioms):
+        for k in range(size):
+            high[i, k] = np.rint(values[i, k] / grids[k]) * grids[k]
+            low[i, k] = values[i, k] - high[i, k]
+    pivot_high, pivot_low, mean = np.empty(size), np.empty(size), np.empty(size)
+    for h in range(num_axioms, num_items):
+        if mantissas[h] == 0.0:
+            continue
+        is_first = True
+        mean[:] = 0.0
+        for e in range(edge_offsets[h], edge_offsets[h + 1]):
+            if shares[e] == 0.0:
+                continue
+            for k in range(size):
+                sum_high, sum_low = 0.0, 0.0
+                for t in range(tail_offsets[e], tail_offsets[e + 1]):
+                    sum_high += high[tails[t], k]
+                    sum_low += low[tails[t], k]
+                if is_first:
+                    pivot_high[k], pivot_low[k] = sum_high, sum_low
+                difference = (sum_high - pivot_high[k]) + (sum_low - pivot_low[k])
+                if abs(difference) <= NOTHING * grids[k]:
+                    difference = 0.0
+                else:
+                    plain[h] = False
+                differences[e, k] = difference
+                mean[k] += shares[e] * difference
+            for t in range(tail_offsets[e], tail_offsets[e + 1]):
+                plain[h] = plain[h] and plain[tails[t]]
+            is_first = False
+        for k in range(size):
+            own = values[h, k] + pivot_low[k]
+            near = own + mean[k]
+            if not plain[h]:
+                near += shift * np.cos(1.0 + 7.0 * (h * size + k))
+            step = np.rint(near / grids[k]) * grids[k]
+            high[h, k], low[h, k] = pivot_high[k] + step, near - step
+            rest = (own - step) - low[h, k]
+            for e in range(edge_offsets[h], edge_offsets[h + 1]):
+                if shares[e] != 0.0:
+                    differences[e, k] += rest
+                    moves[e] = moves[e] or differences[e, k] != 0.0
+    return high, low, differences, moves, plain
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def without_values(num_axioms, edge_offsets, tail_offsets, tails, shares, empty):
+    """Whether no item of any derivation of an item has a value [v]; `empty` [v]: of the item."""
+    result = empty.copy()
+    for h in range(num_axioms, empty.shape[0]):
+        for e in range(edge_offsets[h], edge_offsets[h + 1]):
+            if shares[e] != 0.0:
+                for t in range(tail_offsets[e], tail_offsets[e + 1]):
+                    result[h] = result[h] and result[tails[t]]
+    return result
+
+
+@njit(**INNER, fastmath=FUSED)
+def exponential(values, i, shape, inverses, points, pointwise, out, to):
+    """out[to:] = exp(z . values[i]); inverses [n] are 1, 1/2, 1/3, ..."""
+    if pointwise:
+        for j in range(points.shape[1]):
+            exponent = points[0, j] * values[i, 0]
+            for k in range(1, points.shape[0]):
+                exponent += points[k, j] * values[i, k]
+            out[to + np.uint64(j)] = np.exp(exponent)
+        return
+    out[to] = 1.0
+    size = 1
+    for k in range(shape.shape[0]):
+        # Backwards, so that what is still needed is not written over.
+        for j in range(size - 1, -1, -1):
+            power = out[to + np.uint64(j)]
+            at = to + np.uint64(j * shape[k])
+            for degree in range(shape[k]):
+                out[at + np.uint64(degree)] = power
+                power = power * values[i, k] * inverses[degree]
+        size *= shape[k]
+
+
+@njit(**INNER)
+def fill(value, size, out, to):
+    """out[to:] = value."""
+    for j in range(size):
+        out[to + j] = value
+
+
+@njit(**INNER, fastmath=FUSED)
+def add_scaled(scale, a, at, size, out, to):
+    """out[to:] += scale * a[at:]."""
+    for j in range(size):
+        out[to + j] += scale * a[at + j]
+
+
+@njit(**INNER, fastmath=FUSED)
+def add_product(scale, a, b, size, runs, pointwise, x, to):
+    """x[to:] += scale * x[a:] * x[b:]; runs (i, first, last): a's lane i meets b's first..last."""
+    if pointwise:
+        for j in range(size):
+            x[to + j] += scale * x[a + j] * x[b + j]
+        return
+    for r in range(runs.shape[0]):
+        i = runs[r, 0]
+        factor = scale * x[a + i]
+        if factor != 0.0:
+            for j in range(runs[r, 1], runs[r, 2]):
+                x[to + i + j] += factor * x[b + j]
+
+
+@njit(**INNER, fastmath=FUSED)
+def add_adjoint(scale, x, b, size, runs, pointwise, adjoints, g, to):
+    """adjoints[to:] += scale * the adjoint of the factor beside x[b:], of a product's at g."""
+    if pointwise:
+        for j in range(size):
+            adjoints[to + j] += scale * adjoints[g + j] * x[b + j]
+        return
+    for r in range(runs.shape[0]):
+        i = runs[r, 0]
+        factor = scale * x[b + i]
+        if factor != 0.0:
+            for j in range(runs[r, 1], runs[r, 2]):
+                adjoints[to + j] += factor * adjoints[g + i + j]
+
+
+@njit(**INNER, fastmath=SUMMED)
+def add_dots(scale, adjoints, g, x, a, size, steps, factors, out):
+    """out[0] += scale * adjoints[g:] . x[a:], and out[1 + k] the same with z_k x."""
+    total = out[0]
+    for j in range(size):
+        total += scale * adjoints[g + j] * x[a + j]
+    out[0] = total
+    for k in range(steps.shape[0]):
+        total = out[1 + k]
+        for j in range(size):
+            total += scale * adjoints[g + steps[k, j]] * (factors[k, j] * x[a + j])
+        out[1 + k] = total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def forward(
+    num_axioms, edge_offsets, tail_offsets, tails, shares, rows, moves, differences, own, has_own,
+    runs, shape, inverses, points, pointwise, size, one, x,
+):  # fmt: skip
+    """Fills the rows x of the items that have one (`rows` [v], -1: none).
+
+    Besides the edges' `differences`, items may have values of their own, which multiply their row.
+    At x[one:] stands the function 1, and behind it is room for three more.
+    """
+    power, spare, other = one + size, one + size + size, one + size + size + size
+    for h in range(rows.shape[0]):
+        if rows[h] < 0:
+            continue
+        to = np.uint64(rows[h]) * size
+        fill(0.0, size, x, to)
+        if h < num_axioms:
+            add_scaled(1.0, x, one, size, x, to)
+        for e in range(edge_offsets[h], edge_offsets[h + 1]):
+            if shares[e] == 0.0:
+                continue
+            # Two factors wait, because the last product goes into the row directly.
+            a, b, waiting = one, one, 0
+            if moves[e]:
+                exponential(differences, e, shape, inverses, points, pointwise, x, power)
+                a, waiting = power, 1
+            for t in range(tail_offsets[e], tail_offsets[e + 1]):
+                row = rows[tails[t]]
+                if row < 0:
+                    continue
+                if waiting == 2:
+                    fill(0.0, size, x, spare)
+                    add_product(1.0, a, b, size, runs, pointwise, x, spare)
+                    a, waiting = spare, 1
+                    spare, other = other, spare
+                if waiting == 0:
+                    a = np.uint64(row) * size
+                else:
+                    b = np.uint64(row) * size
+                waiting += 1
+            if waiting < 2:
+                add_scaled(shares[e], x, a, size, x, to)
+            else:
+                add_product(shares[e], a, b, size, runs, pointwise, x, to)
+        if has_own[h]:
+            exponential(own, h, shape, inverses, points, pointwise, x, power)
+            fill(0.0, size, x, spare)
+            add_product(1.0, power, to, size, runs, pointwise, x, spare)
+            fill(0.0, size, x, to)
+            add_scaled(1.0, x, spare, size, x, to)
+
+
+@njit(**INNER)
+def share_among_tails(
+    x, found, number, prefixes, size, runs, pointwise, adjoints, first, second
+):  # fmt: skip
+    """Adds to the adjoints at found[1:number] from that of the product of all, at `first`.
+
+    Returns where the adjoint of found[0] stands then, and the other place. Behind x[prefixes:],
+    the i-th row is the product of the first i + 1 factors.
+    """
+    for i in range(1, number - 1):
+        left = prefixes + np.uint64(i - 1) * size if i > 1 else found[0]
+        to = prefixes + np.uint64(i) * size
+        fill(0.0, size, x, to)
+        add_product(1.0, left, found[i], size, runs, pointwise, x, to)
+    for i in range(number - 1, 0, -1):
+        left = prefixes + np.uint64(i - 1) * size if i > 1 else found[0]
+        add_adjoint(1.0, x, left, size, runs, pointwise, adjoints, first, found[i])
+        fill(0.0, size, adjoints, second)
+        add_adjoint(1.0, x, found[i], size, runs, pointwise, adjoints, first, second)
+        first, second = second, first
+    return first, second
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def backward(
+    num_axioms, edge_offsets, tail_offsets, tails, shares, rows, moves, differences, own, has_own,
+    runs, shape, inverses, points, pointwise, size, one, x,
+    steps, factors, adjoints, first, counts, reached, found, prefixes,
+):  # fmt: skip
+    """Adds to counts [v 1+k] those of all items, given what the roots have, and their adjoints.
+
+    counts[i, 0] is the derivative in the log-weight of item i, counts[i, 1 + k] that in its k-th
+    value. Both are sums over the edges that use the item of numbers that belong to the edge, so
+    only items with a row need `adjoints`. `reached`: which items have any; the roots at first.
+
+    Room: adjoints[first:] for two rows, x[prefixes:] for a row and found [2 n] for a number for
+    each tail of an edge and two more.
+    """
+    power, own_power = one + size, one + size + size
+    second = first + size
+    dots = np.zeros(counts.shape[1], x.dtype)
+    for h in range(rows.shape[0] - 1, num_axioms - 1, -1):
+        if not reached[h]:
+            continue
+        has_row = rows[h] >= 0
+        here = np.uint64(max(rows[h], 0)) * size
+        if has_row and has_own[h]:
+            exponential(own, h, shape, inverses, points, pointwise, x, own_power)
+        for e in range(edge_offsets[h], edge_offsets[h + 1]):
+            if shares[e] == 0.0:
+                continue
+            for k in range(dots.shape[0]):
+                dots[k] = 0.0 if has_row else shares[e] * counts[h, k]
+            # Factors without adjoints, in found[0], and those with, in found[1].
+            fixed, number = 0, 0
+            if has_row and has_own[h]:
+                found[0, fixed] = own_power
+                fixed += 1
+            if has_row and moves[e]:
+                exponential(differences, e, shape, inverses, points, pointwise, x, power)
+                found[0, fixed] = power
+                fixed += 1
+            for t in range(tail_offsets[e], tail_offsets[e + 1]):
+                reached[tails[t]] = True
+                if rows[tails[t]] < 0:
+                    continue
+                at = np.uint64(rows[tails[t]]) * size
+                if tails[t] < num_axioms:
+                    found[0, fixed] = at
+                    fixed += 1
+                else:
+                    found[1, number] = at
+                    number += 1
+            if has_row and number == 0 and fixed < 2:
+                factor = found[0, 0] if fixed == 1 else one
+                add_dots(shares[e], adjoints, here, x, factor, size, steps, factors, dots)
+            elif has_row:
+                fill(0.0, size, adjoints, first)
+                add_scaled(shares[e], adjoints, here, size, adjoints, first)
+                for i in range(fixed):
+                    fill(0.0, size, adjoints, second)
+                    add_adjoint(1.0, x, found[0, i], size, runs, pointwise, adjoints, first, second)
+                    first, second = second, first
+                first, second = share_among_tails(
+                    x, found[1], number, prefixes, size, runs, pointwise, adjoints, first, second
+                )  # fmt: skip
+                factor = one
+                if number > 0:
+                    factor = found[1, 0]
+                    add_scaled(1.0, adjoints, first, size, adjoints, factor)
+                add_dots(1.0, adjoints, first, x, factor, size, steps, factors, dots)
+            for t in range(tail_offsets[e], tail_offsets[e + 1]):
+                for k in range(dots.shape[0]):
+                    counts[tails[t], k] += dots[k]

@@ -1,0 +1,72 @@
+"""Risk: the expectation of an additive loss, and its variance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from inout._core.errors import ArgumentError
+from inout.distributions.arguments import is_integer
+from inout.distributions.base import StructuredDistribution
+from inout.moments.positions import label_marginals
+from inout.moments.tilting import real_positions
+
+
+def risk(d: StructuredDistribution, loss: Mapping[str, Tensor]) -> Float[Tensor, "*b"]:
+    """Expected loss E[L], where L(event) is the sum of `loss` over the event's parts.
+
+    `loss` maps names of potentials to values of their shapes, or shapes that expand to them;
+    what is left out costs nothing. 0 where no event is possible. Differentiable: minimum-risk
+    training. Value and gradient cost a small multiple of log Z.
+
+    >>> import torch
+    >>> from inout import LinearChain
+    >>> chain = LinearChain(torch.zeros(3, 2), torch.zeros(2, 2))  # three fair coins
+    >>> heads = {"emissions": torch.tensor([1.0, 0.0])}
+    >>> risk(chain, heads), risk_variance(chain, heads)
+    (tensor(1.5000), tensor(0.7500))
+
+    Smith & Eisner, "Minimum risk annealing for training log-linear models" (2006).
+    """
+    return d.expectation(loss)
+
+
+def risk_variance(d: StructuredDistribution, loss: Mapping[str, Tensor]) -> Float[Tensor, "*b"]:
+    """Variance of the loss L(event), the sum of `loss` over the event's parts; see `risk`.
+
+    One product with the Hessian of log Z, so it costs a small multiple of log Z. Differentiable.
+    """
+    return d.covariance(loss, loss)
+
+
+def hamming_risk(d: StructuredDistribution, labels: Int[Tensor, "*#b n"]) -> Float[Tensor, "*b"]:
+    """Expected number of positions whose label is not the given one.
+
+    `labels` [*b n], of which those beyond an element's length do not count; which label of a
+    position is meant says `label_marginals`. 0 where no event is possible. Differentiable;
+    costs as much as the marginals.
+
+    >>> import torch
+    >>> from inout import LinearChain
+    >>> hamming_risk(LinearChain(torch.zeros(3, 4), torch.zeros(4, 4)), torch.tensor([0, 1, 3]))
+    tensor(2.2500)
+    """
+    marginals = label_marginals(d)
+    n, s = marginals.shape[-2:]
+    if labels.shape[-1:] != (n,) or not is_integer(labels):
+        raise ArgumentError(
+            f"labels must be integers {[*d.batch_shape, n]}. "
+            f"Got {labels.dtype} {list(labels.shape)}"
+        )
+    real = real_positions(d)
+    given = torch.where(real, labels, 0)
+    if given.numel() and not (int(given.min()) >= 0 and int(given.max()) < s):
+        raise ArgumentError(
+            f"labels must be in 0..{s - 1}. Got {int(given.min())}..{int(given.max())}"
+        )
+    # The others' probabilities, not 1 - P(right): that would lose the digits of a small risk.
+    wrong = given[..., None] != torch.arange(s, device=given.device)
+    return (marginals * (wrong & real[..., None])).flatten(-2).sum(-1)

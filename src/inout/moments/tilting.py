@@ -1,0 +1,88 @@
+"""A distribution under other potentials: what the objectives differentiate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from inout.distributions.base import Potentials, StructuredDistribution
+
+
+def tilted(d: StructuredDistribution, potentials: Mapping[str, Tensor]) -> StructuredDistribution:
+    """The same events under other potentials, of the same shapes or expanded over the batch."""
+    twin = copy(d)
+    twin.potentials = dict(potentials)
+    return twin
+
+
+def in_double(d: StructuredDistribution) -> StructuredDistribution:
+    """The same distribution in float64; gradients flow back to its potentials."""
+    return tilted(d, {name: p.double() for name, p in d.potentials.items()})
+
+
+def expanded(d: StructuredDistribution) -> Potentials:
+    """The potentials, with one copy (a view) for each element of the batch."""
+    return d._expanded()
+
+
+def additive(d: StructuredDistribution, argument: str, f: Mapping[str, Tensor]) -> Potentials:
+    """An additive function with its values expanded to the potentials' shapes; else a complaint."""
+    return d._checked(argument, f)
+
+
+def total(d: StructuredDistribution, weights: Mapping[str, Tensor], f: Potentials) -> Tensor:
+    """Sum [*b] over the parts of weights * f, with 0 * inf = 0."""
+    return d._total(dict(weights), f)
+
+
+def differentiable(values: Mapping[str, Tensor]) -> bool:
+    """Whether autograd follows one of them."""
+    return any(value.requires_grad for value in values.values())
+
+
+def starts(values: Mapping[str, Tensor]) -> Potentials:
+    """The same values for autograd to differentiate by, with their graph if they have one."""
+    return {name: x if x.requires_grad else _leaf(x) for name, x in values.items()}
+
+
+def leaves(values: Mapping[str, Tensor]) -> Potentials:
+    """The same values for autograd to differentiate by, without a graph behind them."""
+    return {name: _leaf(x) for name, x in values.items()}
+
+
+def _leaf(x: Tensor) -> Tensor:
+    # Tensors of inference mode can only be differentiated by as a copy.
+    return (x.clone() if x.is_inference() else x.detach()).requires_grad_()
+
+
+def first_derivatives(
+    inputs: Potentials, log_z: Tensor, weights: Tensor, *, graph: bool
+) -> Potentials:
+    """Gradient of weights . log Z by each input; weights must be 0 where log Z is -inf."""
+    alive = torch.where(log_z == -torch.inf, 0.0, log_z)
+    found = torch.autograd.grad(
+        alive, list(inputs.values()), weights, create_graph=graph, materialize_grads=True
+    )
+    return dict(zip(inputs, found, strict=True))
+
+
+def real_positions(d: StructuredDistribution) -> Bool[Tensor, "*b n"]:
+    """Which positions are within their element's length."""
+    return torch.arange(d.event_shape[-1], device=d.lengths.device) < d.lengths[..., None]
+
+
+def per_element(x: Tensor, like: Tensor) -> Tensor:
+    """Values [*b] with dimensions of size 1 for the rest of `like` [*b ...]."""
+    return x.reshape(x.shape + (1,) * (like.ndim - x.ndim))
+
+
+def without_copies(x: Tensor) -> Tensor:
+    """The same values with size 1 in the dimensions that `expand` made."""
+    for dim in range(x.ndim):
+        if x.shape[dim] > 1 and x.stride(dim) == 0:
+            x = x.narrow(dim, 0, 1)
+    return x

@@ -1,0 +1,156 @@
+"""`Lanes`: functions of z₁, …, z_K as rows of numbers, added and multiplied like numbers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from jaxtyping import Inexact
+from torch import Tensor
+
+from inout._core.errors import ArgumentError
+from inout.series.convolution import convolve, convolve_matrices
+
+
+class Lanes(ABC):
+    """How a function of K variables z is held: as `size` numbers in a tensor's *first* dimension.
+
+    A tensor [size, ...] is an array of functions; they are added with `+`. The first number of
+    each is its value at z = 0, so that weights without z are found there. Leading lanes keep the
+    inner loops of torch long, whatever their number.
+    """
+
+    @property
+    @abstractmethod
+    def num_functions(self) -> int:
+        """K, the number of variables."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Numbers for each function."""
+
+    @abstractmethod
+    def exponential(self, values: Inexact[Tensor, "k ..."]) -> Inexact[Tensor, "l ..."]:
+        """exp(z₁ values[0] + … + z_K values[K−1])."""
+
+    @abstractmethod
+    def times(
+        self, x: Inexact[Tensor, "l ..."], y: Inexact[Tensor, "l ..."]
+    ) -> Inexact[Tensor, "l ..."]:
+        """x · y. Both have equally many dimensions; sizes of 1 are broadcast."""
+
+    @abstractmethod
+    def matmul(
+        self, x: Inexact[Tensor, "l ... i j"], y: Inexact[Tensor, "l ... j k"]
+    ) -> Inexact[Tensor, "l ... i k"]:
+        """Matrix products of functions."""
+
+    def one(self, like: Tensor, *shape: int) -> Inexact[Tensor, "l ..."]:
+        """The function 1, in an array of this shape."""
+        zero = torch.zeros(self.num_functions, *shape, dtype=like.dtype, device=like.device)
+        return self.exponential(zero)
+
+
+@dataclass(frozen=True)
+class Truncated(Lanes):
+    """Power series without the powers of z_k above `orders[k]`: their plain coefficients.
+
+    The lanes are the multi-indices in lexicographic order. A product takes size² operations.
+
+    >>> import torch
+    >>> series = Truncated((3,))
+    >>> series.exponential(torch.tensor([[2.0]]))[:, 0]  # 1, f, f²/2, f³/6
+    tensor([1.0000, 2.0000, 2.0000, 1.3333])
+    """
+
+    orders: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.orders or any(order < 0 for order in self.orders):
+            raise ArgumentError(f"orders must be one or more numbers >= 0. Got {self.orders}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(1 + orders[0], …, 1 + orders[K−1])."""
+        return tuple(1 + order for order in self.orders)
+
+    @property
+    def num_functions(self) -> int:
+        return len(self.orders)
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    def exponential(self, values: Inexact[Tensor, "k ..."]) -> Inexact[Tensor, "l ..."]:
+        result = torch.ones_like(values[:1])
+        for f, order in zip(values, self.orders, strict=True):
+            powers = [torch.ones_like(f)]  # fᵃ/a! by recurrence: 0⁰ = 1, also for complex f
+            for degree in range(1, 1 + order):
+                powers.append(powers[-1] * f / degree)
+            result = (result[:, None] * torch.stack(powers)).flatten(0, 1)
+        return result
+
+    def times(
+        self, x: Inexact[Tensor, "l ..."], y: Inexact[Tensor, "l ..."]
+    ) -> Inexact[Tensor, "l ..."]:
+        return convolve(x, y, self.shape)
+
+    def matmul(
+        self, x: Inexact[Tensor, "l ... i j"], y: Inexact[Tensor, "l ... j k"]
+    ) -> Inexact[Tensor, "l ... i k"]:
+        return convolve_matrices(x, y, self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Points(Lanes):
+    """Values of functions at 0 and then at given points [k m]: products are pointwise.
+
+    >>> import torch
+    >>> points = Points(torch.tensor([[1j * torch.pi]]))
+    >>> points.exponential(torch.tensor([[1.0]], dtype=torch.float64)).real[:, 0]
+    tensor([ 1., -1.], dtype=torch.float64)
+    """
+
+    points: Inexact[Tensor, "k m"]
+
+    @property
+    def num_functions(self) -> int:
+        return len(self.points)
+
+    @property
+    def size(self) -> int:
+        return 1 + self.points.shape[1]
+
+    def exponential(self, values: Inexact[Tensor, "k ..."]) -> Inexact[Tensor, "l ..."]:
+        points = torch.nn.functional.pad(self.points, (1, 0))
+        dtype = torch.promote_types(points.dtype, values.dtype)
+        exponents: Tensor = torch.tensordot(points.to(dtype), values.to(dtype), dims=([0], [0]))
+        return exponents.exp()
+
+    def times(
+        self, x: Inexact[Tensor, "l ..."], y: Inexact[Tensor, "l ..."]
+    ) -> Inexact[Tensor, "l ..."]:
+        return x * y
+
+    def matmul(
+        self, x: Inexact[Tensor, "l ... i j"], y: Inexact[Tensor, "l ... j k"]
+    ) -> Inexact[Tensor, "l ... i k"]:
+        return x @ y
+
+
+def mix(
+    weights: Inexact[Tensor, "... i j"], x: Inexact[Tensor, "l ... j"]
+) -> Inexact[Tensor, "l ... i"]:
+    """Sums of functions with plain numbers for weights: one matrix product for all lanes."""
+    columns = x.movedim(0, -1)
+    if columns.is_complex() and not weights.is_complex():
+        parts = torch.view_as_real(columns).flatten(-2)
+        mixed = weights @ parts
+        mixed = torch.view_as_complex(mixed.reshape(*mixed.shape[:-1], -1, 2))
+    else:
+        mixed = weights @ columns
+    return mixed.movedim(-1, 0)

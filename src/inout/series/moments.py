@@ -1,0 +1,166 @@
+"""`moments`: raw and central moments and cumulants of additive functions, three ways."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Inexact
+from torch import Tensor
+
+from inout._core.errors import ArgumentError, PrecisionError
+from inout.series import powers
+from inout.series.circle import by_circle
+from inout.series.generating import Generating
+from inout.series.lanes import Truncated
+from inout.series.polynomials import by_polynomials
+from inout.series.taylor import by_taylor
+
+KINDS = ("raw", "central", "cumulants")
+METHODS = ("auto", "polynomial", "circle", "taylor")
+HIGHEST_ORDER = 150  # n! and the moments themselves leave the range of floats soon after
+# Measured (benchmarks/results/moments.md): below, a polynomial costs less than a circle.
+CIRCLE_FROM = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Moments of F₁, …, F_K of every order up to some (n₁, …, n_K) at once.
+
+    `values` [*b 1+n₁ … 1+n_K]; `moments[2, 1]` is that of F₁² F₂, [*b]. `error` has the same
+    shape: a bound (method "circle") or an estimate ("polynomial") of the error of each value,
+    relative to the absolute moment E|F₁|^n₁ ⋯ |F_K|^n_K. The sums Σ weight · F₁^n₁ ⋯ F_K^n_K
+    are exp(log_partition) times the raw moments.
+    """
+
+    values: Inexact[Tensor, ...]
+    error: Float[Tensor, ...]
+    log_partition: Float[Tensor, "*b"]
+    kind: str
+    method: str
+
+    def __getitem__(self, powers: int | tuple[int, ...]) -> Inexact[Tensor, "*b"]:
+        index = (powers,) if isinstance(powers, int) else powers
+        orders = self.values.shape[self.log_partition.ndim :]
+        if len(index) != len(orders) or not all(
+            0 <= n < size for n, size in zip(index, orders, strict=True)
+        ):
+            raise ArgumentError(
+                f"powers must be {len(orders)} numbers up to {[size - 1 for size in orders]}. "
+                f"Got {list(index)}"
+            )
+        values = self.values
+        for n in reversed(index):
+            values = values[..., n]
+        return values
+
+    def __repr__(self) -> str:
+        return f"Moments({self.kind}, by {self.method}: {self.values})"
+
+
+def moments(
+    generating: Generating,
+    orders: Sequence[int],
+    log_partition: Float[Tensor, "*b"],
+    kind: str = "raw",
+    method: str = "auto",
+    precision: float = 1e-8,
+) -> Moments:
+    """All moments up to `orders`, with at least the precision asked for."""
+    orders = checked_orders(orders, generating.num_functions)
+    if kind not in KINDS:
+        raise ArgumentError(f"kind must be one of {', '.join(KINDS)}. Got {kind!r}")
+    if method not in METHODS:
+        raise ArgumentError(f"method must be one of {', '.join(METHODS)}. Got {method!r}")
+    if not 0 < precision < 1:
+        raise ArgumentError(f"precision must be between 0 and 1. Got {precision}")
+    choices = [method]
+    if method == "auto":
+        choices = ["polynomial"]
+        if len(orders) == 1 and not generating.is_complex:  # a circle needs few points then
+            choices.insert(0 if orders[0] >= CIRCLE_FROM else 1, "circle")
+    for choice in choices:
+        last = choice == choices[-1]
+        try:
+            values, error = _evaluate(generating, orders, kind, choice, precision)
+        except PrecisionError:
+            if last:
+                raise
+            continue
+        if _good(values, error, precision):
+            break
+    refuse_imprecise(orders, choice, error, precision, values)
+    shape = (*log_partition.shape, *Truncated(orders).shape)
+    some = torch.where(log_partition == -torch.inf, 0.0, 1.0).to(values.device).detach()
+    values = values.movedim(0, -1) * some.reshape(-1, 1)
+    return Moments(
+        values.reshape(shape), error.movedim(0, -1).reshape(shape), log_partition, kind, choice
+    )
+
+
+def as_lists(functions: Any, orders: int | Sequence[int]) -> tuple[list[Any], list[int]]:
+    """One function and one order, or as many of each, as lists."""
+    several = list(functions) if isinstance(functions, list | tuple) else [functions]
+    return several, [orders] if isinstance(orders, int) else list(orders)
+
+
+def checked_orders(orders: Sequence[int], num_functions: int) -> tuple[int, ...]:
+    """Orders as a tuple, one for each function."""
+    if len(orders) != num_functions or num_functions == 0:
+        raise ArgumentError(
+            f"one order for each of the {num_functions} functions is needed. Got {list(orders)}"
+        )
+    if any(order < 0 or order != int(order) for order in orders):
+        raise ArgumentError(f"orders must be whole numbers >= 0. Got {list(orders)}")
+    if sum(orders) > HIGHEST_ORDER:
+        raise PrecisionError(
+            f"orders of more than {HIGHEST_ORDER} in all leave the range of floats. "
+            f"Got {list(orders)}; the whole distribution is in histogram(f)"
+        )
+    return tuple(int(order) for order in orders)
+
+
+def _evaluate(
+    generating: Generating, orders: tuple[int, ...], kind: str, method: str, precision: float
+) -> tuple[Tensor, Tensor]:
+    if method == "circle":
+        return by_circle(generating, orders, kind, precision)
+    return (by_taylor if method == "taylor" else by_polynomials)(generating, orders, kind)
+
+
+def _good(values: Tensor, error: Tensor, precision: float) -> bool:
+    return bool((error <= precision).all()) and bool(values.detach().isfinite().all())
+
+
+def refuse_imprecise(
+    orders: tuple[int, ...],
+    method: str,
+    error: Float[Tensor, "l b"],
+    precision: float,
+    values: Inexact[Tensor, "l b"] | None = None,
+) -> None:
+    """Raise for the first order that is not known well enough, with what to do about it."""
+    finite = torch.ones_like(error).bool() if values is None else values.detach().isfinite()
+    bad = ~((error <= precision) & finite).all(1)
+    if not bool(bad.any()):
+        return
+    place = int(bad.nonzero()[0])
+    index = powers.multi_indices(Truncated(orders))[place]
+    if not bool(finite[place].all()):
+        raise PrecisionError(
+            f"the moment of order {_shown(index)} leaves the range of floats: divide the function "
+            "by its spread, or ask for lower orders"
+        )
+    worst = float(error[place].max())
+    other = ', or method="circle"' if method != "circle" and len(orders) == 1 else ""
+    raise PrecisionError(
+        f"the moment of order {_shown(index)} is only known to {worst:.0e} of its absolute "
+        f"moment, and precision={precision:.0e} was asked for: ask for orders below "
+        f"{sum(index)} in all, or for a precision of {10 * worst:.0e}{other}"
+    )
+
+
+def _shown(index: tuple[int, ...]) -> str:
+    return str(index[0]) if len(index) == 1 else str(index)

@@ -1,0 +1,89 @@
+"""Truncated power series [l b]: shifts, logarithms, and what their coefficients mean."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import factorial, prod
+
+import torch
+from jaxtyping import Float, Inexact
+from torch import Tensor
+
+from inout.series.lanes import Truncated
+
+
+def multi_indices(series: Truncated) -> list[tuple[int, ...]]:
+    """The exponents of z that the lanes stand for, in order."""
+    return list(product(*(range(size) for size in series.shape)))
+
+
+def total_degrees(series: Truncated) -> list[int]:
+    """n₁ + … + n_K of each lane."""
+    return [sum(index) for index in multi_indices(series)]
+
+
+def factorials(series: Truncated, like: Tensor) -> Inexact[Tensor, " l"]:
+    """n₁! ⋯ n_K! of each lane: what turns a coefficient into a moment."""
+    values = [float(prod(factorial(n) for n in index)) for index in multi_indices(series)]
+    return torch.tensor(values, dtype=like.dtype, device=like.device)
+
+
+def linear(series: Truncated, x: Inexact[Tensor, "l b"]) -> Inexact[Tensor, "k b"]:
+    """The coefficients of z₁, …, z_K; 0 where the order of that variable is 0."""
+    rows = []
+    stride = series.size
+    for size in series.shape:
+        stride //= size
+        rows.append(x[stride] if size > 1 else torch.zeros_like(x[0]))
+    return torch.stack(rows)
+
+
+def shifted(
+    series: Truncated, x: Inexact[Tensor, "l b"], by: Inexact[Tensor, "k b"]
+) -> Inexact[Tensor, "l b"]:
+    """x(z) · exp(z · by): the moments of F + by, if x has those of F."""
+    return series.times(x, series.exponential(by))
+
+
+def with_linear(
+    series: Truncated, x: Inexact[Tensor, "l b"], means: Inexact[Tensor, "k b"]
+) -> Inexact[Tensor, "l b"]:
+    """The series with other coefficients of z₁, …, z_K."""
+    rows = list(x.unbind(0))
+    stride = series.size
+    for k, size in enumerate(series.shape):
+        stride //= size
+        if size > 1:
+            rows[stride] = means[k].to(x.dtype)
+    return torch.stack(rows)
+
+
+def scaled(
+    series: Truncated, moments: Inexact[Tensor, "l b"], units: Float[Tensor, "k b"]
+) -> Inexact[Tensor, "l b"]:
+    """The moments of functions that were divided by `units`."""
+    for k, degrees in enumerate(zip(*multi_indices(series), strict=True)):
+        degree = torch.tensor(degrees, dtype=units.dtype, device=units.device)
+        moments = moments * units[k] ** degree[:, None]
+    return moments
+
+
+def exponential(series: Truncated, x: Inexact[Tensor, "l b"]) -> Inexact[Tensor, "l b"]:
+    """exp x(z) of series that are 0 at z = 0: 1 + x (1 + x/2 (1 + x/3 (…)))."""
+    one = torch.zeros_like(x)
+    one[0] = 1.0
+    result = one
+    for degree in range(sum(series.orders), 0, -1):
+        result = one + series.times(x / degree, result)
+    return result
+
+
+def logarithm(series: Truncated, x: Inexact[Tensor, "l b"]) -> Inexact[Tensor, "l b"]:
+    """log x(z) of series that are 1 at z = 0: u − u²/2 + u³/3 − …, where u = x − 1."""
+    u = torch.cat([torch.zeros_like(x[:1]), x[1:]])
+    one = torch.zeros_like(x)
+    one[0] = 1.0
+    result = torch.zeros_like(u)
+    for degree in range(sum(series.orders), 0, -1):  # u (1 − u (1/2 − u (1/3 − …)))
+        result = series.times(u, one / degree - result)
+    return result
