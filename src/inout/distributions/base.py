@@ -220,7 +220,7 @@ class StructuredDistribution(Distribution):
         *,
         kind: str = "raw",
         method: str = "auto",
-        precision: float = 1e-8,
+        precision: float | None = 1e-8,
     ) -> Moments:
         """E[F₁^n₁ ⋯ F_K^n_K] of additive functions, for all orders up to the given ones at once.
 
@@ -233,7 +233,7 @@ class StructuredDistribution(Distribution):
         product; by "circle": the generating function on circles with FFT, O(Π(1+n_k)), with a
         bound on the error; by "taylor": Taylor mode through log Z, slow, for checking; "auto"
         chooses. An order that cannot be had with this `precision`, relative to the absolute
-        moment of that order, is a `PrecisionError`.
+        moment of that order, is a `PrecisionError`; with None nothing is measured or refused.
 
         >>> import torch
         >>> from inout import LinearChain

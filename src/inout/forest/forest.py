@@ -224,7 +224,7 @@ class Forest:
         *,
         kind: str = "raw",
         method: str = "auto",
-        precision: float = 1e-8,
+        precision: float | None = 1e-8,
     ) -> Moments:
         """E[F₁^n₁ ⋯ F_K^n_K] of additive functions, for all orders up to the given ones at once.
 
@@ -236,7 +236,8 @@ class Forest:
         "circle": the generating function on circles with FFT, O(e Π(1+n_k)), with a bound on the
         error; by "taylor": Taylor mode through log Z, slow, for checking; "auto" chooses. An
         order that cannot be had with this `precision`, relative to the absolute moment of that
-        order, is a `PrecisionError`. Goals that share items need a pass each.
+        order, is a `PrecisionError`; with None nothing is measured or refused. Goals that share
+        items need a pass each.
 
         >>> from inout import ForestBuilder
         >>> builder = ForestBuilder()

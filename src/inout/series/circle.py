@@ -25,12 +25,12 @@ from torch import Tensor
 
 from inout._core.errors import PrecisionError
 from inout.series import powers
+from inout.series.accuracy import absolute_moments, scales_of_moments, spreads
 from inout.series.generating import Generating
 from inout.series.lanes import Points, Truncated
-from inout.series.polynomials import absolute_moments, finished, scales_of_moments, spreads
 
-_RADII_PER_OCTAVE = 2
-_OUTER = 6  # further radii that only serve to bound what is beyond the others
+_RADII_PER_OCTAVE = 1
+_OUTER = 4  # further radii that only serve to bound what is beyond the others
 _OPERATIONS = 4.0  # roundings for each step of depth
 _MARGIN = math.log(10.0)  # what each of the two kinds of error stays below the precision by
 
@@ -43,29 +43,28 @@ def by_circle(
     The errors are relative to the absolute moments. O(points) for each product, about two points
     for each order.
     """
-    base = generating.raw if kind == "raw" else generating
-    series = Truncated(orders)
+    base, series = generating.about(kind), Truncated(orders)
     units = spreads(generating, kind)
     degrees = torch.tensor(powers.total_degrees(series), device=units.device)
-    x, centres = base(Truncated((0,) * len(orders)), units)
-    x = x.expand(series.size, -1)
-    log_error = torch.full(x.shape, -torch.inf, dtype=torch.float64, device=units.device)
-    for circle in _circles(base, units, sum(series.orders), precision):
+    x, centres = torch.zeros_like(units[:1]), torch.zeros_like(units)
+    log_error = torch.full((), -torch.inf, dtype=torch.float64, device=units.device)
+    for circle in _circles(base, units, max(sum(orders), 1), precision):
         found, centres = _coefficients(base, series, units, circle)
-        here = ((degrees >= circle.lowest) & (degrees <= circle.highest))[:, None]
+        lowest = 0 if circle.lowest == 1 else circle.lowest
+        here = ((degrees >= lowest) & (degrees <= circle.highest))[:, None]
         x = torch.where(here, found, x)
-        log_error = torch.where(here, circle.log_error(degrees), log_error)
+        known = circle.log_error(degrees).where((degrees > 0)[:, None], -torch.inf)
+        log_error = torch.where(here, known, log_error)
     with torch.no_grad():
         if len(orders) == 1 and not generating.is_complex:
             about = "raw" if kind == "raw" else "central"
-            found = finished(series, x, centres, torch.ones_like(units), about)
-            scales = scales_of_moments(found)
+            scales = scales_of_moments(powers.moments(series, x, centres, about))
         else:
             scales = absolute_moments(generating, series, units, kind)
         error = log_error.exp() * powers.factorials(series, units)[:, None] / scales
     if kind == "cumulants":
         error = error * _amplification(series, scales)
-    return finished(series, x, centres, units, kind), error
+    return powers.scaled(series, powers.moments(series, x, centres, kind), units), error
 
 
 @dataclass(frozen=True)
@@ -179,7 +178,7 @@ def _coefficients(
     grid = torch.stack(torch.meshgrid(*axes, indexing="ij")).flatten(1)
     radius = circle.log_radius.exp()
     values, centres = generating(Points(torch.polar(torch.ones_like(grid), -grid)), units / radius)
-    values = values[1:].reshape(*(len(axis) for axis in axes), -1)
+    total, values = values[:1], values[1:].reshape(*(len(axis) for axis in axes), -1)
     dims = tuple(range(k))
     if real:
         found = torch.fft.irfftn(values, s=[count] * k, dim=dims)
@@ -187,6 +186,7 @@ def _coefficients(
         found = torch.fft.ifftn(values, dim=dims)
     found = found[tuple(slice(size) for size in series.shape)].flatten(0, k - 1)
     degrees = torch.tensor(powers.total_degrees(series), dtype=torch.float64, device=units.device)
+    found = torch.cat([total.real if real else total, found[1:]])  # no error there
     # The centres came in units of radius as well.
     return found * radius ** -degrees[:, None], centres / radius
 

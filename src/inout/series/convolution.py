@@ -122,9 +122,9 @@ def _add_matrices(x: Tensor, y: Tensor, rows: Rows) -> Tensor:
     out = torch.zeros(len(x), *batch, x.shape[-2], y.shape[-1], dtype=dtype, device=x.device)
     first, second, target = rows
     for row in range(len(x)):  # all products with one matrix at a time
-        here = torch.from_numpy(np.flatnonzero(first == row)).to(x.device)
-        places = torch.from_numpy(target)[here], torch.from_numpy(second)[here]
-        out.index_add_(0, places[0].to(x.device), x[row] @ y[places[1].to(x.device)])
+        here = np.flatnonzero(first == row)
+        ours, theirs = (torch.from_numpy(i[here]).to(x.device) for i in (second, target))
+        out.index_add_(0, theirs, x[row] @ y[ours])
     return out
 
 

@@ -62,10 +62,9 @@ class Generating:
             for f, unit in zip(self.functions, units, strict=True)
         ]
 
-    @property
-    def raw(self) -> Generating:
-        """The same with centres 0."""
-        return replace(self, about_zero=True)
+    def about(self, kind: str) -> Generating:
+        """The same with centres 0 for raw moments."""
+        return replace(self, about_zero=kind == "raw")
 
     @property
     def num_functions(self) -> int:

@@ -23,6 +23,7 @@ METHODS = ("auto", "polynomial", "circle", "taylor")
 HIGHEST_ORDER = 150  # n! and the moments themselves leave the range of floats soon after
 # Measured (benchmarks/results/moments.md): below, a polynomial costs less than a circle.
 CIRCLE_FROM = 16
+_USUAL_PRECISION = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +32,8 @@ class Moments:
 
     `values` [*b 1+n₁ … 1+n_K]; `moments[2, 1]` is that of F₁² F₂, [*b]. `error` has the same
     shape: a bound (method "circle") or an estimate ("polynomial") of the error of each value,
-    relative to the absolute moment E|F₁|^n₁ ⋯ |F_K|^n_K. The sums Σ weight · F₁^n₁ ⋯ F_K^n_K
-    are exp(log_partition) times the raw moments.
+    relative to the absolute moment E|F₁|^n₁ ⋯ |F_K|^n_K; NaN if it was not measured. The sums
+    Σ weight · F₁^n₁ ⋯ F_K^n_K are exp(log_partition) times the raw moments.
     """
 
     values: Inexact[Tensor, ...]
@@ -66,7 +67,7 @@ def moments(
     log_partition: Float[Tensor, "*b"],
     kind: str = "raw",
     method: str = "auto",
-    precision: float = 1e-8,
+    precision: float | None = 1e-8,
 ) -> Moments:
     """All moments up to `orders`, with at least the precision asked for."""
     orders = checked_orders(orders, generating.num_functions)
@@ -74,8 +75,8 @@ def moments(
         raise ArgumentError(f"kind must be one of {', '.join(KINDS)}. Got {kind!r}")
     if method not in METHODS:
         raise ArgumentError(f"method must be one of {', '.join(METHODS)}. Got {method!r}")
-    if not 0 < precision < 1:
-        raise ArgumentError(f"precision must be between 0 and 1. Got {precision}")
+    if precision is not None and not 0 < precision < 1:
+        raise ArgumentError(f"precision must be between 0 and 1, or None. Got {precision}")
     choices = [method]
     if method == "auto":
         choices = ["polynomial"]
@@ -123,14 +124,17 @@ def checked_orders(orders: Sequence[int], num_functions: int) -> tuple[int, ...]
 
 
 def _evaluate(
-    generating: Generating, orders: tuple[int, ...], kind: str, method: str, precision: float
+    generating: Generating, orders: tuple[int, ...], kind: str, method: str, precision: float | None
 ) -> tuple[Tensor, Tensor]:
     if method == "circle":
-        return by_circle(generating, orders, kind, precision)
-    return (by_taylor if method == "taylor" else by_polynomials)(generating, orders, kind)
+        return by_circle(generating, orders, kind, precision or _USUAL_PRECISION)
+    by = by_taylor if method == "taylor" else by_polynomials
+    return by(generating, orders, kind, measure=precision is not None)
 
 
-def _good(values: Tensor, error: Tensor, precision: float) -> bool:
+def _good(values: Tensor, error: Tensor, precision: float | None) -> bool:
+    if precision is None:
+        return True
     return bool((error <= precision).all()) and bool(values.detach().isfinite().all())
 
 
@@ -138,10 +142,12 @@ def refuse_imprecise(
     orders: tuple[int, ...],
     method: str,
     error: Float[Tensor, "l b"],
-    precision: float,
+    precision: float | None,
     values: Inexact[Tensor, "l b"] | None = None,
 ) -> None:
     """Raise for the first order that is not known well enough, with what to do about it."""
+    if precision is None:
+        return
     finite = torch.ones_like(error).bool() if values is None else values.detach().isfinite()
     bad = ~((error <= precision) & finite).all(1)
     if not bool(bad.any()):

@@ -58,6 +58,21 @@ def with_linear(
     return torch.stack(rows)
 
 
+def moments(
+    series: Truncated, x: Inexact[Tensor, "l b"], centres: Inexact[Tensor, "k b"], kind: str
+) -> Inexact[Tensor, "l b"]:
+    """Moments of a kind, n! times coefficients, from a series about centres near the means.
+
+    The centres of a raw series are 0.
+    """
+    if kind != "raw":
+        off = linear(series, x)
+        x = shifted(series, x, -off)
+        if kind == "cumulants":
+            x = with_linear(series, logarithm(series, x), off + centres)
+    return x * factorials(series, x.real)[:, None]
+
+
 def scaled(
     series: Truncated, moments: Inexact[Tensor, "l b"], units: Float[Tensor, "k b"]
 ) -> Inexact[Tensor, "l b"]:

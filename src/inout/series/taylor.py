@@ -7,13 +7,13 @@ from jaxtyping import Float, Inexact
 from torch import Tensor
 
 from inout.series import powers
+from inout.series.accuracy import estimated
 from inout.series.generating import Generating
 from inout.series.lanes import Truncated
-from inout.series.polynomials import rounding
 
 
 def by_taylor(
-    generating: Generating, orders: tuple[int, ...], kind: str
+    generating: Generating, orders: tuple[int, ...], kind: str, *, measure: bool = True
 ) -> tuple[Inexact[Tensor, "l b"], Float[Tensor, "l b"]]:
     """Moments [l b] by Taylor mode through log Z, and estimates of their errors.
 
@@ -30,4 +30,5 @@ def by_taylor(
     else:
         x = logs
     found = x * powers.factorials(series, units)[:, None]
-    return powers.scaled(series, found, units), rounding(generating, series, kind, found)
+    values = powers.scaled(series, found, units)
+    return values, estimated(generating, series, kind, found, measure)

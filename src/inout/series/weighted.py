@@ -9,9 +9,11 @@ from jaxtyping import Inexact
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
+from inout.series import powers as power_series
+from inout.series.accuracy import rounding
 from inout.series.generating import Generating
+from inout.series.lanes import Truncated
 from inout.series.moments import checked_orders, refuse_imprecise
-from inout.series.polynomials import SAFE_DEGREE, by_polynomials, relative_moments
 
 
 def weighted_gradients(
@@ -31,14 +33,18 @@ def weighted_gradients(
     if kind not in ("raw", "central"):
         raise ArgumentError(f'kind must be "raw" or "central". Got {kind!r}')
     orders = checked_orders(powers, generating.num_functions)
-    generating = generating.raw if kind == "raw" else generating
-    if sum(orders) > SAFE_DEGREE:
-        with torch.no_grad():
-            error = by_polynomials(generating, orders, kind)[1]
-        refuse_imprecise(orders, "polynomial", error, precision)
-    total, sums = relative_moments(generating, orders, kind)
-    seeds = 1 / torch.where(total == 0, 1.0, total)
-    seeds = seeds if keep else seeds.detach()
+    series, units = Truncated(orders), generating.magnitudes
+    x, _ = generating.about(kind).relative(series, units)
+    total = x[0].real
+    total = torch.where(total == 0, 1.0, total)
+    means = power_series.linear(series, x.detach() / total.detach())
+    if kind == "central":
+        x = power_series.shifted(series, x, -means)
+    found = power_series.moments(series, x, torch.zeros_like(means), "raw")
+    error = rounding(generating, series, kind, found.detach() / total.detach())
+    refuse_imprecise(orders, "polynomial", error, precision)
+    sums = power_series.scaled(series, found, units)[-1]
+    seeds = 1 / total if keep else 1 / total.detach()
     sides = [
         torch.autograd.grad(
             side, inputs, seeds, create_graph=keep, retain_graph=True, materialize_grads=True

@@ -58,25 +58,27 @@ def generating_function(
         means = means.where(real, 0.0)
     # What is never used must not be far from the rest, where exponentials overflow.
     nodes = torch.where(marginals > 0, node_values - means[..., None], 0.0)
-    weights = reweighted(chances, transitions, real[:, 1:, None, None])
+    # Unbound at once: the gradient of a slice would be as large as the whole.
+    weights = reweighted(chances, transitions, real[:, 1:, None, None]).unbind(1)
     centres = means.sum(-1)
     done = x = lanes.one(nodes, b, s)
     block = max(1, _BLOCK // max(lanes.size * b * s, 1))
     for t in reversed(range(n)):
         if t + 1 < n:
             if pair_values is None:
-                x = mix(weights[:, t], x)
+                x = mix(weights[t], x)
             else:
                 pairs = pair_values[:, :, t if pair_values.shape[2] > 1 else 0]
                 off, mean = _about_mean(pairs, marginals[:, t, :, None] * chances[:, t])
-                x = lanes.matmul(weights[:, t] * lanes.exponential(off), x[..., None])[..., 0]
+                x = lanes.matmul(weights[t] * lanes.exponential(off), x[..., None])[..., 0]
                 centres = centres + mean
             x = torch.where(real[:, t + 1, None], x, done)
         place = t % block
         if t == n - 1 or place == block - 1:
             here = slice(t - place, t + 1)
-            factors = reweighted(lanes.exponential(nodes[:, :, here]), emissions[:, here])
-        x = lanes.times(x, factors[:, :, place])
+            made = lanes.exponential(nodes[:, :, here])
+            factors = reweighted(made, emissions[:, here]).unbind(2)
+        x = lanes.times(x, factors[place])
     if n == 0:
         return lanes.one(nodes, b), centres
     starts = torch.where(real[:, :1], marginals[:, 0], 1.0 / s)  # the empty chain has weight 1

@@ -40,6 +40,8 @@ def generating_function(
         total = chances.sum((2, 4), keepdim=True)
         chances = chances / torch.where(total == 0, 1.0, total)
     weights = reweighted(chances, _by_start(potentials.double(), w), chances > 0)
+    # Unbound at once: the gradient of a slice would be as large as the whole. [b y d y'] each.
+    shares = weights.movedim(3, 2).unbind(1)
     free = values.shape[-2] == 1
     off = _by_start(values, w) - _steps(centres, w)[..., None, None]  # [k b t d y y']
     # What is never used must not be far from the rest, where exponentials overflow.
@@ -49,12 +51,12 @@ def generating_function(
     for t in reversed(range(n)):
         place = t % block
         if t == n - 1 or place == block - 1:
-            factors = lanes.exponential(off[:, :, t - place : t + 1])
+            factors = lanes.exponential(off[:, :, t - place : t + 1]).unbind(2)
         if free:
-            more = lanes.times(factors[:, :, place, :, 0], ahead)
-            x = mix(weights[:, t].movedim(2, 1).flatten(2), more.flatten(2))
+            more = lanes.times(factors[place][..., 0, :], ahead)
+            x = mix(shares[t].flatten(2), more.flatten(2))
         else:
-            follow = (factors[:, :, place] * weights[:, t]).movedim(3, 2).flatten(3)
+            follow = (factors[place].movedim(3, 2) * shares[t]).flatten(3)
             x = lanes.matmul(follow, ahead.flatten(2)[..., None])[..., 0]
         x = torch.where((lengths > t)[:, None], x, done)
         ahead = torch.cat([x[:, :, None], ahead[:, :, : w - 1]], 2)
