@@ -2,26 +2,53 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import torch
-from jaxtyping import Bool, Float, Inexact
+from jaxtyping import Float, Inexact
 from torch import Tensor
 
 
 def reweighted(
-    x: Inexact[Tensor, ...],
-    log_potentials: Float[Tensor, ...],
-    used: Bool[Tensor, ...] | None = None,
-) -> Inexact[Tensor, ...]:
+    x: Inexact[Tensor, "..."], log_potentials: Float[Tensor, "..."]
+) -> Inexact[Tensor, "..."]:
     """x · exp(θ − θ₀), where θ₀ = θ in value and constant to autograd: x with a gradient.
 
     What is proportional to exp(θ) may so be computed stably without autograd, and be
-    differentiated to any order all the same. Potentials of −inf, and those not `used`, are left.
+    differentiated to any order all the same. θ itself is never read: it may be −inf where nothing
+    depends on x, or anything in padding.
     """
     if not (torch.is_grad_enabled() and log_potentials.requires_grad):
         return x
-    alive = log_potentials > -torch.inf if used is None else used & (log_potentials > -torch.inf)
-    change = torch.where(alive, log_potentials - log_potentials.detach(), 0.0)
-    return x * change.exp()
+    return _apply(x, log_potentials)
+
+
+def _apply(x: Tensor, log_potentials: Tensor) -> Tensor:
+    result: Tensor = _Reweighted.apply(x, log_potentials)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Reweighted(torch.autograd.Function):
+    """(x, θ) -> y, equal to x, with ∂y/∂x = exp(θ − θ₀) and ∂y/∂θ = y."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, log_potentials: Tensor) -> Tensor:
+        ctx.save_for_backward(x, log_potentials)
+        shape = np.broadcast_shapes(x.shape, log_potentials.shape)
+        return x.view_as(x) if x.shape == shape else x.expand(shape).clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        (x, log_potentials), (g,) = ctx.saved_tensors, gradients
+        of_x = of_potentials = None
+        if ctx.needs_input_grad[0]:
+            of_x = reweighted(g, log_potentials).sum_to_size(x.shape)
+        if ctx.needs_input_grad[1]:
+            y = reweighted(x, log_potentials)
+            product = (g * y.conj()).real if g.is_complex() or y.is_complex() else g * y
+            of_potentials = product.sum_to_size(log_potentials.shape)
+        return of_x, of_potentials
 
 
 def shares(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import comb
+from math import comb, factorial
 
 import numpy as np
 import torch
@@ -15,11 +15,13 @@ from inout._core.errors import ArgumentError
 from inout.distributions.arguments import broadcasts
 from inout.distributions.base import Potentials, StructuredDistribution
 from inout.distributions.chain import LinearChain
+from inout.distributions.generating import generating_function
 from inout.distributions.semi_markov import SemiMarkov
 from inout.distributions.span_tree import SpanTree
 from inout.moments.quadrature import enough_nodes, jacobi_rule
 from inout.moments.ratio import Ratio, expected_ratio, probability_of_none
-from inout.moments.tilting import additive, in_double, per_element, tilted, total, without_copies
+from inout.moments.tilting import additive, in_double, tilted, total, without_copies
+from inout.series import Truncated
 
 METHODS = ("quadrature", "series")
 
@@ -241,36 +243,36 @@ def _series(
     """Truncated series of E[l / (|π| + offset)] about |π| = centre.
 
     With r = (|π| - centre) / (centre + offset) it is the sum over m of E[l (-r)^m], divided by
-    centre + offset. The moments are those about the mean, of order 1, shifted afterwards: powers
-    of |π| itself would cancel.
+    centre + offset. The moments are those about a constant near the mean, shifted afterwards:
+    powers of |π| itself would cancel.
     """
     twin = in_double(d)
     most = largest_size(d, size)
     # Kernels use it well that what is right or counted depends on few dimensions of a part.
-    correct = {name: without_copies(x).double() for name, x in correct.items()}
-    size = {name: without_copies(x).double() for name, x in size.items()}
-    mean_right, mean_size = twin.expectation(correct), twin.expectation(size)
-    if centre is None:
-        about = mean_size.detach().clamp(min=most / 2)
-    else:
-        about = torch.full_like(offsets, centre)
+    functions = [
+        {name: without_copies(x).double() for name, x in f.items()} for f in (size, correct)
+    ]
+    generating = generating_function(twin, functions)
+    with torch.no_grad():
+        mean = twin.expectation(functions[0])
+    about = mean.clamp(min=most / 2) if centre is None else torch.full_like(offsets, centre)
     scale = about + offsets
     if bool((scale <= 0).any()):
         if centre is not None:
             raise ArgumentError(f"centre + gamma² gold_size must be above 0. Got {centre}")
         scale = torch.where(scale <= 0, 1.0, scale)  # nothing is ever counted, so nothing is right
-    per_part = {name: x / per_element(scale, x) for name, x in size.items()}
-    # Rounding is nothing beside what the series leaves out: it need not be measured.
-    moments = twin.moments([per_part, correct], (order, 1), kind="central", precision=None)
-    central = moments.values
-    # E[l (|π| - mean)^i], and the distance of the mean from the centre, in units of the scale.
-    joint = central[..., 1] + mean_right[..., None] * central[..., 0]
-    shift = (mean_size - about) / scale
-    powers = [torch.ones_like(shift)]
-    for _ in range(order):
-        powers.append(powers[-1] * shift)
-    result = torch.zeros_like(shift)
+    lanes = Truncated((order, 1))
+    units = torch.stack([scale, torch.ones_like(scale)]).reshape(2, -1)
+    x, centres = generating(lanes, units)
+    # E[l (|π| - c)^i / i!] with a constant c near the mean, in units of the scale.
+    moments = x.reshape(order + 1, 2, -1)
+    joint = moments[:, 1] + centres[1] * moments[:, 0]
+    shift = (centres[0] - (about / scale).flatten()).expand(order + 1, -1)
+    powers = torch.cat([torch.ones_like(shift[:1]), shift[1:]]).cumprod(0)
+    result = torch.zeros_like(joint[0])
     for m in range(order + 1):
-        for i in range(m + 1):
-            result = result + (-1) ** m * comb(m, i) * powers[m - i] * joint[..., i]
-    return (result / scale).to(next(iter(d.potentials.values())).dtype)
+        for i in range(m + 1):  # the binomial theorem; i! of a moment is in its coefficient
+            times = float((-1) ** m * comb(m, i) * factorial(i))
+            result = result + times * powers[m - i] * joint[i]
+    dtype = next(iter(d.potentials.values())).dtype
+    return (result / scale.flatten()).reshape(d.batch_shape).to(dtype)

@@ -6,6 +6,7 @@ Autograd would keep a copy for each pair of lanes; here a product keeps its two 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -13,15 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Inexact
+from numpy.typing import NDArray
 from torch import Tensor
 
 from inout.series import cpu
 
-# numba's dispatchers have no types for starred arguments.
-_add_products: Callable[..., None] = cpu.add_products
-
 Shape = tuple[int, ...]
-Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def convolve(
@@ -50,8 +48,7 @@ class _Convolution(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, y: Tensor, shape: Shape, matrices: bool) -> Tensor:
         ctx.save_for_backward(x, y)
         ctx.settings = shape, matrices
-        a, c, n = _index_sums(shape)
-        return (_add_matrices if matrices else _add_numbers)(x, y, (a, c, n))
+        return (_add_matrices if matrices else _add_numbers)(x, y, _rows(shape))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -74,8 +71,7 @@ class _Correlation(torch.autograd.Function):
     def forward(ctx: Any, g: Tensor, w: Tensor, shape: Shape, matrices: bool) -> Tensor:
         ctx.save_for_backward(g, w)
         ctx.settings = shape, matrices
-        a, c, n = _index_sums(shape)
-        return (_add_matrices if matrices else _add_numbers)(g, w, (n, c, a))
+        return (_add_matrices if matrices else _add_numbers)(g, w, _rows(shape, adjoint=True))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -90,41 +86,57 @@ class _Correlation(torch.autograd.Function):
         return of_g, of_w, None, None
 
 
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Products of lanes to add up: those of x[left[i]] and y[right[i]] belong to out[target[i]]."""
+
+    left: NDArray[np.int64]
+    right: NDArray[np.int64]
+    target: NDArray[np.int64]  # in increasing order
+    firsts: NDArray[np.int64]  # of the products of each target
+
+
 @lru_cache(maxsize=64)
-def _index_sums(shape: Shape) -> Rows:
-    """All lanes a, c and n with a + c = n as multi-indices of `shape`."""
+def _rows(shape: Shape, adjoint: bool = False) -> _Rows:
+    """All a, c, n with a + c = n: x[a] y[c] to n or, in the adjoint, x[n] y[c] to a."""
     indices = np.array(list(product(*(range(size) for size in shape))))
     a, c = (x.reshape(-1) for x in np.indices((len(indices), len(indices))))
     fits = (indices[a] + indices[c] < np.array(shape)).all(1)
-    n = np.ravel_multi_index(tuple((indices[a] + indices[c])[fits].T), shape)
-    return a[fits], c[fits], n
+    a, c = a[fits], c[fits]
+    n = np.ravel_multi_index(tuple((indices[a] + indices[c]).T), shape)
+    left, target = (n, a) if adjoint else (a, n)
+    order = np.argsort(target, kind="stable")
+    left, right, target = left[order], c[order], target[order]
+    return _Rows(left, right, target, np.searchsorted(target, np.arange(len(indices) + 1)))
 
 
-def _add_numbers(x: Tensor, y: Tensor, rows: Rows) -> Tensor:
-    """out[rows[2]] += x[rows[0]] · y[rows[1]], for all of them."""
+def _add_numbers(x: Tensor, y: Tensor, rows: _Rows) -> Tensor:
+    """Sums of products of numbers, element by element."""
     dtype = torch.promote_types(x.dtype, y.dtype)
     whole = (len(x), *np.broadcast_shapes(x.shape[1:], y.shape[1:]))
     x, y = (t.to(dtype).expand(whole).resolve_conj() for t in (x, y))
     if x.device.type == "cpu":
         out = torch.zeros(whole, dtype=dtype)
         left, right = (t.detach().reshape(len(t), -1).contiguous().numpy() for t in (x, y))
-        _add_products(left, right, *rows, out.reshape(len(out), -1).numpy())
+        sums = out.reshape(len(out), -1).numpy()
+        cpu.add_products(left, right, rows.left, rows.right, rows.firsts, sums)
         return out
-    first, second, target = (torch.from_numpy(row).to(x.device) for row in rows)
+    first, second, target = (
+        torch.from_numpy(row).to(x.device) for row in (rows.left, rows.right, rows.target)
+    )
     return torch.zeros_like(x).index_add(0, target, x[first] * y[second])
 
 
-def _add_matrices(x: Tensor, y: Tensor, rows: Rows) -> Tensor:
-    """out[rows[2]] += x[rows[0]] @ y[rows[1]], for all of them."""
+def _add_matrices(x: Tensor, y: Tensor, rows: _Rows) -> Tensor:
+    """Sums of products of matrices."""
     dtype = torch.promote_types(x.dtype, y.dtype)
     x, y = x.to(dtype), y.to(dtype)
     batch = np.broadcast_shapes(x.shape[1:-2], y.shape[1:-2])
     out = torch.zeros(len(x), *batch, x.shape[-2], y.shape[-1], dtype=dtype, device=x.device)
-    first, second, target = rows
-    for row in range(len(x)):  # all products with one matrix at a time
-        here = np.flatnonzero(first == row)
-        ours, theirs = (torch.from_numpy(i[here]).to(x.device) for i in (second, target))
-        out.index_add_(0, theirs, x[row] @ y[ours])
+    for lane in range(len(x)):  # all products with one matrix at a time
+        here = np.flatnonzero(rows.left == lane)
+        right, target = (torch.from_numpy(i[here]).to(x.device) for i in (rows.right, rows.target))
+        out.index_add_(0, target, x[lane] @ y[right])
     return out
 
 

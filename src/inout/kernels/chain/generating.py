@@ -59,7 +59,7 @@ def generating_function(
     # What is never used must not be far from the rest, where exponentials overflow.
     nodes = torch.where(marginals > 0, node_values - means[..., None], 0.0)
     # Unbound at once: the gradient of a slice would be as large as the whole.
-    weights = reweighted(chances, transitions, real[:, 1:, None, None]).unbind(1)
+    weights = reweighted(chances, transitions).unbind(1)
     centres = means.sum(-1)
     done = x = lanes.one(nodes, b, s)
     block = max(1, _BLOCK // max(lanes.size * b * s, 1))

@@ -39,7 +39,7 @@ def generating_function(
         chances = _by_start(used, w)
         total = chances.sum((2, 4), keepdim=True)
         chances = chances / torch.where(total == 0, 1.0, total)
-    weights = reweighted(chances, _by_start(potentials.double(), w), chances > 0)
+    weights = reweighted(chances, _by_start(potentials, w))
     # Unbound at once: the gradient of a slice would be as large as the whole. [b y d y'] each.
     shares = weights.movedim(3, 2).unbind(1)
     free = values.shape[-2] == 1
