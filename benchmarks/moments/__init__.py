@@ -53,7 +53,7 @@ def check(state: State) -> Iterator[Agreement]:
     for problem in state.tagged:
         yield from checks.expectation_criterion(problem)
     yield from checks.expected_f(state.segments.first(2))
-    yield from growth.check(state.counted, state.quick)
+    yield from growth.check(state.counted)
 
 
 def measure(state: State) -> Iterator[Figure]:
@@ -63,5 +63,5 @@ def measure(state: State) -> Iterator[Figure]:
             yield from figures.hessian(problem.to(dtype), 7 if state.quick else 31)
         for problem in state.tagged:
             yield from figures.expectation_criterion(problem.to(dtype), 7 if state.quick else 31)
-        yield from figures.expected_f(state.segments.to(dtype), 2 if state.quick else 7)
+        yield from figures.expected_f(state.segments.to(dtype), 5 if state.quick else 15)
     yield from growth.measure(state.counted, state.quick)

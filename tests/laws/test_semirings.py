@@ -22,6 +22,7 @@ from inout.semirings import (
     Boolean,
     Counting,
     Expectation,
+    Jet,
     Log,
     Max,
     Polynomial,
@@ -94,6 +95,24 @@ def exact_counts(draw: st.DrawFn, count: int, n: int) -> list[Any]:
     return [np.array(draw(numbers), dtype=object) for _ in range(count)]
 
 
+def jet_case(semiring: Jet) -> Case:
+    """Series of logarithms: impossible elements have no other coefficients."""
+
+    def batches(draw: st.DrawFn, count: int, n: int) -> list[Any]:
+        size = int(np.prod(semiring.shape))
+        numbers = st.lists(st.floats(-2, 2), min_size=count * n * size, max_size=count * n * size)
+        x = torch.tensor(draw(numbers), dtype=torch.float64).reshape(count, n, size)
+        constants = st.lists(LOGS, min_size=count * n, max_size=count * n)
+        x[..., 0] = torch.tensor(draw(constants), dtype=torch.float64).reshape(count, n)
+        dead = x[..., :1].isneginf() & (torch.arange(size) > 0)
+        return list(torch.where(dead, 0.0, x).reshape(count, n, *semiring.shape))
+
+    def check(actual: Any, expected: Any) -> None:
+        assert_close(actual, expected, rtol=1e-9, atol=1e-9)
+
+    return Case(semiring, batches, check)
+
+
 GAUSSIAN = st.builds(complex, GRID, GRID)
 LOGS = st.floats(-50, 50) | st.floats(-1e4, 1e4) | st.just(-INF)
 CASES = [
@@ -115,6 +134,8 @@ CASES = [
     tensor_case(Polynomial((3,)), GRID),
     tensor_case(Polynomial((2, 1)), GRID),
     tensor_case(Polynomial((1, 0, 2), dtype=torch.complex128), GAUSSIAN),
+    jet_case(Jet((3,))),
+    jet_case(Jet((1, 2))),
     scaled_case(Real()),
     scaled_case(Real(dtype=torch.float32)),
     scaled_case(Real(dtype=torch.complex128), GAUSSIAN),
@@ -258,7 +279,7 @@ def test_lift_turns_sums_into_products(algebra: Algebra, data: st.DataObject):
 @every_semiring
 def test_what_an_element_does_not_carry_is_refused(case: Case):
     base = case.semiring.base if isinstance(case.semiring, Scaled) else case.semiring
-    carried = base.num_values if isinstance(base, Algebra) else 0
+    carried = base.num_values if isinstance(base, Algebra | Jet) else 0
     with pytest.raises(ArgumentError, match="values must"):
         case.semiring.lift(torch.zeros(2), torch.zeros(2, carried + 1))
 

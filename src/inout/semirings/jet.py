@@ -38,6 +38,11 @@ class Jet(TensorSemiring):
         return Polynomial(self.orders, dtype=self.dtype, device=self.device)
 
     @property
+    def num_values(self) -> int:
+        """How many values an element carries."""
+        return len(self.orders)
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """The shape of one element."""
         return self._polynomial.shape
