@@ -11,8 +11,8 @@ from torch import Tensor
 
 
 def reweighted(
-    x: Inexact[Tensor, "..."], log_potentials: Float[Tensor, "..."]
-) -> Inexact[Tensor, "..."]:
+    x: Inexact[Tensor, " ..."], log_potentials: Float[Tensor, " ..."]
+) -> Inexact[Tensor, " ..."]:
     """x · exp(θ − θ₀), where θ₀ = θ in value and constant to autograd: x with a gradient.
 
     What is proportional to exp(θ) may so be computed stably without autograd, and be

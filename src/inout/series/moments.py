@@ -77,10 +77,11 @@ def moments(
         raise ArgumentError(f"method must be one of {', '.join(METHODS)}. Got {method!r}")
     if precision is not None and not 0 < precision < 1:
         raise ArgumentError(f"precision must be between 0 and 1, or None. Got {precision}")
+    single = len(orders) == 1 and not generating.is_complex
     choices = [method]
     if method == "auto":
         choices = ["polynomial"]
-        if len(orders) == 1 and not generating.is_complex:  # a circle needs few points then
+        if single:  # a circle needs few points then
             choices.insert(0 if orders[0] >= CIRCLE_FROM else 1, "circle")
     for choice in choices:
         last = choice == choices[-1]
@@ -92,7 +93,8 @@ def moments(
             continue
         if _good(values, error, precision):
             break
-    refuse_imprecise(orders, choice, error, precision, values)
+    untried = "circle" if single and method in ("polynomial", "taylor") else None
+    refuse_imprecise(orders, error, precision, values, untried)
     shape = (*log_partition.shape, *Truncated(orders).shape)
     some = torch.where(log_partition == -torch.inf, 0.0, 1.0).to(values.device).detach()
     values = values.movedim(0, -1) * some.reshape(-1, 1)
@@ -140,12 +142,15 @@ def _good(values: Tensor, error: Tensor, precision: float | None) -> bool:
 
 def refuse_imprecise(
     orders: tuple[int, ...],
-    method: str,
     error: Float[Tensor, "l b"],
     precision: float | None,
     values: Inexact[Tensor, "l b"] | None = None,
+    untried: str | None = None,
 ) -> None:
-    """Raise for the first order that is not known well enough, with what to do about it."""
+    """Raise for the first order that is not known well enough, with what to do about it.
+
+    `untried` is a method that may do better.
+    """
     if precision is None:
         return
     finite = torch.ones_like(error).bool() if values is None else values.detach().isfinite()
@@ -160,11 +165,15 @@ def refuse_imprecise(
             "by its spread, or ask for lower orders"
         )
     worst = float(error[place].max())
-    other = ', or method="circle"' if method != "circle" and len(orders) == 1 else ""
+    advice = [f"ask for orders below {sum(index)} in all"] if sum(index) > 2 else []
+    if worst < 0.1:
+        advice.append(f"ask for a precision of {10 * worst:.0e}")
+    if untried is not None:
+        advice.append(f'use method="{untried}"')
     raise PrecisionError(
         f"the moment of order {_shown(index)} is only known to {worst:.0e} of its absolute "
-        f"moment, and precision={precision:.0e} was asked for: ask for orders below "
-        f"{sum(index)} in all, or for a precision of {10 * worst:.0e}{other}"
+        f"moment, and precision={precision:.0e} was asked for: "
+        + (", or ".join(advice) or "parts of the function cancel too well for floats")
     )
 
 

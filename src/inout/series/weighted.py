@@ -42,7 +42,7 @@ def weighted_gradients(
         x = power_series.shifted(series, x, -means)
     found = power_series.moments(series, x, torch.zeros_like(means), "raw")
     error = rounding(generating, series, kind, found.detach() / total.detach())
-    refuse_imprecise(orders, "polynomial", error, precision)
+    refuse_imprecise(orders, error, precision)
     sums = power_series.scaled(series, found, units)[-1]
     seeds = 1 / total if keep else 1 / total.detach()
     sides = [

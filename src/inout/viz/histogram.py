@@ -36,53 +36,12 @@ def histogram(
     >>> picture.count('class="io-column"'), picture.count('class="io-mean"')
     (3, 1)
     """
-    low, high = _range(several, actual, least)
-    step = (_RIGHT - _LEFT) / (high - low + 1)
-    top = max((max(some.probabilities, default=0.0) for some in several), default=0.0) or 1.0
-    scale = (_BOTTOM - _TOP) / top
-    marks = []
-    for level in _levels(top):
-        y = _BOTTOM - level * scale
-        marks.append(
-            f'<path class="io-faint" d="M{_LEFT},{y:.1f}H{_RIGHT}" stroke-opacity="0.3"/>'
-            f'<text class="io-note" style="text-anchor:end" x="{_LEFT - 8}" y="{y:.1f}">'
-            f"{level:g}</text>"
-        )
-    every = max(1, -(-(high - low + 1) // 25))  # numbers below the columns must not touch
-    marks += [
-        _note(_LEFT + (value - low + 0.5) * step, _BOTTOM + 22, str(value))
-        for value in range(low, high + 1, every)
-    ]
-    if actual is not None:
-        x = _LEFT + (actual - low) * step
-        marks.insert(
-            0,
-            f'<rect x="{x:.1f}" y="{_TOP - 8}" width="{step:.1f}" height="{_BOTTOM - _TOP + 8}" '
-            f'style="fill:var(--io-rule)" fill-opacity="0.6"><title>actual: {actual}</title></rect>',
-        )
-    share = 0.8 * step / max(len(several), 1)
+    frame = _Frame(*_range(several, actual, least), _top(several))
+    marks = [*_actual(frame, actual), *_axes(frame, across)]
     for number, some in enumerate(several):
-        colour = f"fill:var({_COLOURS[number % len(_COLOURS)]})"
-        for value, p in enumerate(some.probabilities, some.first):
-            if low <= value <= high:
-                x = _LEFT + (value - low + 0.1) * step + number * share
-                marks.append(
-                    f'<rect class="io-column" style="{colour}" x="{x:.1f}" '
-                    f'y="{_BOTTOM - p * scale:.1f}" width="{0.94 * share:.1f}" '
-                    f'height="{p * scale:.1f}"><title>{escape(some.name)}&#10;{escape(across)} '
-                    f"{value}: {p:.4f}</title></rect>"
-                )
-        if some.mean is not None:
-            x = _LEFT + (some.mean - low + 0.5) * step
-            marks.append(
-                f'<path class="io-mean" style="{colour};stroke:none" d="M{x:.1f},{_BOTTOM + 2}'
-                f'l-5,9h10z"><title>{escape(some.name)}&#10;mean {some.mean:.3f}</title></path>'
-            )
+        marks += _columns(frame, some, number, len(several), across)
     marks.append(f'<path d="M{_LEFT},{_BOTTOM}H{_RIGHT}" stroke-width="1"/>')
     marks += _legend([some.name for some in several], actual)
-    marks.append(_note((_LEFT + _RIGHT) / 2, _HEIGHT - 8, across))
-    middle = (_TOP + _BOTTOM) / 2
-    marks.append(_note(14, middle, "probability", f' transform="rotate(-90 14 {middle:g})"'))
     return "\n".join(
         [
             '<svg xmlns="http://www.w3.org/2000/svg" class="inout-svg" role="img" '
@@ -93,6 +52,88 @@ def histogram(
             "</svg>",
         ]
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """The values low..high side by side, probabilities from 0 to `top` upwards."""
+
+    low: int
+    high: int
+    top: float
+
+    @property
+    def step(self) -> float:
+        """Width of the room for one value."""
+        return (_RIGHT - _LEFT) / (self.high - self.low + 1)
+
+    def x(self, value: float) -> float:
+        """Where the room of a value starts."""
+        return _LEFT + (value - self.low) * self.step
+
+    def height(self, probability: float) -> float:
+        """Height of a column."""
+        return probability / self.top * (_BOTTOM - _TOP)
+
+
+def _actual(frame: _Frame, actual: int | None) -> list[str]:
+    """A shade behind the value to point out."""
+    if actual is None:
+        return []
+    return [
+        f'<rect x="{frame.x(actual):.1f}" y="{_TOP - 8}" width="{frame.step:.1f}" '
+        f'height="{_BOTTOM - _TOP + 8}" style="fill:var(--io-rule)" fill-opacity="0.6">'
+        f"<title>actual: {actual}</title></rect>"
+    ]
+
+
+def _axes(frame: _Frame, across: str) -> list[str]:
+    """Lines and numbers for probabilities, numbers for values, and what both are."""
+    marks = []
+    for level in _levels(frame.top):
+        y = _BOTTOM - frame.height(level)
+        marks.append(
+            f'<path class="io-faint" d="M{_LEFT},{y:.1f}H{_RIGHT}" stroke-opacity="0.3"/>'
+            f'<text class="io-note" style="text-anchor:end" x="{_LEFT - 8}" y="{y:.1f}">'
+            f"{level:g}</text>"
+        )
+    every = -(-(frame.high - frame.low + 1) // 25)  # numbers must not touch
+    marks += [
+        _note(frame.x(value + 0.5), _BOTTOM + 22, str(value))
+        for value in range(frame.low, frame.high + 1, every)
+    ]
+    middle = (_TOP + _BOTTOM) / 2
+    marks.append(_note((_LEFT + _RIGHT) / 2, _HEIGHT - 8, across))
+    marks.append(_note(14, middle, "probability", f' transform="rotate(-90 14 {middle:g})"'))
+    return marks
+
+
+def _columns(frame: _Frame, some: Columns, number: int, count: int, across: str) -> list[str]:
+    """The columns of one distribution out of `count`, and its mean below them."""
+    style = f"fill:var({_COLOURS[number % len(_COLOURS)]})"
+    width = 0.8 / count
+    marks = []
+    for value, p in enumerate(some.probabilities, some.first):
+        if frame.low <= value <= frame.high:
+            height = frame.height(p)
+            marks.append(
+                f'<rect class="io-column" style="{style}" '
+                f'x="{frame.x(value + 0.1 + number * width):.1f}" y="{_BOTTOM - height:.1f}" '
+                f'width="{0.94 * width * frame.step:.1f}" height="{height:.1f}">'
+                f"<title>{escape(some.name)}&#10;{escape(across)} {value}: {p:.4f}</title></rect>"
+            )
+    if some.mean is not None:
+        marks.append(
+            f'<path class="io-mean" style="{style};stroke:none" '
+            f'd="M{frame.x(some.mean + 0.5):.1f},{_BOTTOM + 2}l-5,9h10z">'
+            f"<title>{escape(some.name)}&#10;mean {some.mean:.3f}</title></path>"
+        )
+    return marks
+
+
+def _top(several: Sequence[Columns]) -> float:
+    """The largest probability."""
+    return max((p for some in several for p in some.probabilities), default=0.0) or 1.0
 
 
 def _range(several: Sequence[Columns], actual: int | None, least: float) -> tuple[int, int]:
