@@ -41,7 +41,7 @@ def prepare(quick: bool) -> State:
             problems.chain(32, 50, MANY),
         ],
         segments,
-        problems.shared_chain(32, 50, 16),
+        problems.shared_chain(8, 50, 8),
     )
 
 

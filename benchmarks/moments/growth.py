@@ -30,21 +30,29 @@ def check(problem: Problem) -> Iterator[Agreement]:
 
 
 def measure(problem: Problem, quick: bool) -> Iterator[Figure]:
-    """Times by order, the powers of the order they follow, and where the circle takes over."""
+    """Times by order, the powers of the order they follow, and where the circle takes over.
+
+    Of a function of labels, whose products are few, and of one of pairs of labels.
+    """
+    for part in ("emissions", "transitions"):
+        yield from _growth(problem, part, quick)
+
+
+def _growth(problem: Problem, part: str, quick: bool) -> Iterator[Figure]:
     repeats = 2 if quick else 7
     orders = _orders(quick)
     times: dict[str, list[float]] = {method: [] for method in METHODS}
     for order in orders:
         seconds = alternate(
-            {method: partial(_moments, problem, order, method) for method in METHODS}, repeats
+            {method: partial(_moments, problem, order, method, part) for method in METHODS}, repeats
         )
         for method in METHODS:
             times[method].append(seconds[method])
-            name = f"moments up to order {order}, {method}, {problem.name}"
+            name = f"moments up to order {order} of {part}, {method}, {problem.name}"
             yield Figure(name, seconds[method] * 1e3, "ms", repeats=repeats)
     for method in METHODS:
         yield Figure(
-            f"growth from order {SLOPE_FROM} on, {method}: power of (order + 1)",
+            f"growth from order {SLOPE_FROM} on, {part}, {method}: power of (order + 1)",
             _power(orders, times[method]),
             "",
             repeats=repeats,
@@ -55,22 +63,24 @@ def measure(problem: Problem, quick: bool) -> Iterator[Figure]:
         if circle < polynomial
     ]
     yield Figure(
-        "least order at which the circle is faster (inf: none)", min(faster, default=np.inf), ""
+        f"least order at which the circle is faster (inf: none), {part}",
+        min(faster, default=np.inf),
+        "",
     )
 
 
 def _orders(quick: bool) -> tuple[int, ...]:
-    return ORDERS[:-1] if quick else ORDERS
+    return ORDERS[:-2] if quick else ORDERS
 
 
-def _moments(problem: Problem, order: int, method: str) -> Tensor:
-    """Central moments [b order+1] of an additive function of the labels, one value for each."""
+def _moments(problem: Problem, order: int, method: str, part: str = "emissions") -> Tensor:
+    """Central moments [b order+1] of an additive function of labels, or of pairs of them."""
     s = problem.potentials["emissions"].shape[-1]
     values = torch.linspace(0, 1, s, dtype=torch.float64)
+    f = {part: values if part == "emissions" else (values - values[:, None]).square()}
     d = problem.to(torch.float64).make()
     # Beyond COMPARED it is the times that matter: too few digits must not stop the run.
     precision = 1e-8 if order <= COMPARED else None
-    f = {"emissions": values}
     return d.moments(f, order, kind="central", method=method, precision=precision).values
 
 

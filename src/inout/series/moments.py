@@ -21,8 +21,9 @@ from inout.series.taylor import by_taylor
 KINDS = ("raw", "central", "cumulants")
 METHODS = ("auto", "polynomial", "circle", "taylor")
 HIGHEST_ORDER = 150  # n! and the moments themselves leave the range of floats soon after
-# Measured (benchmarks/results/moments.md): below, a polynomial costs less than a circle.
-CIRCLE_FROM = 16
+# Measured (benchmarks/results/moments.md): a circle is quicker from order 16 to 32 on for functions
+# of pairs of labels, and hardly ever for functions of labels.
+CIRCLE_FROM = 33
 _USUAL_PRECISION = 1e-8
 
 

@@ -47,19 +47,19 @@ def generating_function(
     # What is never used must not be far from the rest, where exponentials overflow.
     off = off.where((chances > 0).any(3, keepdim=True) if free else chances > 0, 0.0)
     block = max(1, _BLOCK // (lanes.size * b * w * s * (1 if free else s)))
-    ahead = done[:, :, None].expand(-1, -1, w, -1)  # at the boundaries 1, …, w further on
+    boundaries = [done] * (n + w)
     for t in reversed(range(n)):
         place = t % block
         if t == n - 1 or place == block - 1:
             factors = lanes.exponential(off[:, :, t - place : t + 1]).unbind(2)
+        ahead = torch.stack(boundaries[t + 1 : t + 1 + w], 2)
         if free:
             more = lanes.times(factors[place][..., 0, :], ahead)
             x = mix(shares[t].flatten(2), more.flatten(2))
         else:
             follow = (factors[place].movedim(3, 2) * shares[t]).flatten(3)
             x = lanes.matmul(follow, ahead.flatten(2)[..., None])[..., 0]
-        x = torch.where((lengths > t)[:, None], x, done)
-        ahead = torch.cat([x[:, :, None], ahead[:, :, : w - 1]], 2)
+        x = boundaries[t] = torch.where((lengths > t)[:, None], x, done)
     end = lengths.expand(len(centres), -1)[..., None]
     return x[:, :, 0], centres.gather(2, end)[..., 0]
 
