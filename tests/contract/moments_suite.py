@@ -125,6 +125,14 @@ class MomentsSuite:
         f = {n: torch.where(oracle.potentials[n] == -torch.inf, -torch.inf, f[n]) for n in f}
         assert bool(self.make(case).moments(f, 3).values.isfinite().all())
 
+    def test_sparse_functions_are_functions(self) -> None:
+        case = self.ragged(220)
+        d = self.make(case)
+        f = random_like(self.enumeration(case).potentials, seeded(24))
+        f = {n: x * (x > 1) for n, x in f.items()}
+        sparse = d.moments({n: x.to_sparse() for n, x in f.items()}, 3)
+        assert_close(sparse.values, d.moments(f, 3).values)
+
     def test_padding_of_functions_never_counts(self) -> None:
         case = self.ragged(208)
         d = self.make(case)

@@ -402,3 +402,13 @@ def test_wrong_arguments_are_refused(unchecked) -> None:
     trees = FAMILIES[-1]
     with pytest.raises(ArgumentError, match="use expected_f"):
         expected_f_of_event(trees.distribution(), Enumerated(trees).gold(0)[0])
+
+
+def test_one_chain_without_a_batch() -> None:
+    """By both ways; (0 + 0 + 1 + 2/3)/4 as in the example of `expected_f`."""
+    d = LinearChain(torch.zeros(2, 2, dtype=F64), torch.zeros(2, 2, dtype=F64))
+    gold, counted = torch.tensor([1, 0]), torch.tensor([False, True])
+    exact = expected_f_of_event(d, gold, counted=counted)
+    assert_close(exact, torch.tensor(5 / 12, dtype=F64))
+    series = expected_f_of_event(d, gold, counted=counted, method="series", order=40)
+    assert_close(series, exact, rtol=1e-6, atol=1e-6)
