@@ -274,6 +274,27 @@ class MomentsSuite:
 
         assert gradcheck(probabilities, tuple(case.arguments.values()), fast_mode=True)
 
+    def test_batches_of_nothing(self) -> None:
+        d = self.make(self.usual(221, batch=(0,)))
+        f = {n: torch.ones(shape, dtype=F64) for n, shape in d._part_shapes.items()}
+        for method in ("auto", "circle"):
+            assert d.moments(f, 2, method=method).values.shape == (0, 3)
+        assert d.histogram(f).probabilities.shape[0] == 0
+        for name, x in d.weighted_marginals(f, 1).items():
+            assert x.shape == (0, *d._part_shapes[name])
+
+    def test_elements_on_which_a_function_is_constant(self) -> None:
+        """Beside others, at every order: there is nothing to measure digits by."""
+        case = self.ragged(222).leaves()
+        d = self.make(case)
+        f = {n: torch.full(s, 7.0, dtype=F64) for n, s in d._part_shapes.items()}
+        for order in (1, 2, 12):
+            values = d.moments(f, order, kind="central").values
+            assert bool(values.isfinite().all())
+            slopes = grad(values.sum(), list(case.arguments.values()))
+            assert all(bool(x.isfinite().all()) for x in slopes)
+        assert set(d.weighted_marginals(f, 1)) == set(d.potentials)
+
     def test_functions_that_make_no_sense_are_refused(self) -> None:
         d = self.make(self.usual(219))
         name = next(iter(d.potentials))

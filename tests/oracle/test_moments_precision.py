@@ -129,7 +129,9 @@ def test_high_orders_are_right_or_refused(order: int) -> None:
 def test_what_cannot_be_had_is_an_error_that_says_what_to_do() -> None:
     nodes, pairs, values = integer_chain(50, 3, seed=13)
     d, f = chain(nodes, pairs), of_labels(values)
-    with pytest.raises(PrecisionError, match=r"order \d+ .*precision=1e-15.*ask for orders below"):
+    with pytest.raises(
+        PrecisionError, match=r"order \d+ .*precision=1e-15.*ask for a precision of"
+    ):
         d.moments(f, 20, precision=1e-15)
     with pytest.raises(PrecisionError, match="histogram"):
         d.moments(f, 151)
@@ -168,3 +170,32 @@ def test_a_constant_has_no_spread() -> None:
         raw = d.moments(one, 12, method=method).values
         powers = torch.tensor(100.0, dtype=torch.float64) ** torch.arange(13)
         torch.testing.assert_close(raw, powers, rtol=1e-10, atol=0.0)
+
+
+@pytest.mark.parametrize("offset", [1e9, 1e10, 1e12])
+def test_large_offsets_cost_no_digits(offset: float) -> None:
+    """Values are divided by powers of two only, which is exact."""
+    d = LinearChain(torch.zeros(1, 2, dtype=torch.float64), torch.zeros(2, 2, dtype=torch.float64))
+    f = {"emissions": torch.tensor([offset, offset + 3], dtype=torch.float64)}
+    for method in METHODS:
+        found = d.moments(f, 4, kind="central", method=method).values
+        truth = torch.tensor([1.0, 0.0, 2.25, 0.0, 2.25**2], dtype=torch.float64)
+        torch.testing.assert_close(found, truth, rtol=1e-9, atol=1e-9)
+
+
+def test_rare_labels_of_single_precision_count() -> None:
+    emissions = torch.zeros(3, 2)
+    emissions[:, 1] = -110.0  # beyond the range of float32 as a probability
+    f = {"emissions": torch.tensor([0.0, 1.0])}
+    found = LinearChain(emissions, torch.zeros(2, 2)).moments(f, 2)
+    rare = 3 * torch.tensor(-110.0, dtype=torch.float64).exp()
+    torch.testing.assert_close(found[1], rare, rtol=1e-9, atol=0.0)
+    torch.testing.assert_close(found[2], rare, rtol=1e-9, atol=0.0)
+
+
+def test_moments_too_small_for_floats_are_refused() -> None:
+    d = LinearChain(torch.zeros(1, 2, dtype=torch.float64), torch.zeros(2, 2, dtype=torch.float64))
+    tiny = {"emissions": torch.tensor([0.0, 1e-300], dtype=torch.float64)}
+    torch.testing.assert_close(float(d.moments(tiny, 1)[1]), 5e-301, rtol=1e-12, atol=0.0)
+    with pytest.raises(PrecisionError, match="range of floats"):
+        d.moments(tiny, 2)

@@ -412,3 +412,16 @@ def test_one_chain_without_a_batch() -> None:
     assert_close(exact, torch.tensor(5 / 12, dtype=F64))
     series = expected_f_of_event(d, gold, counted=counted, method="series", order=40)
     assert_close(series, exact, rtol=1e-6, atol=1e-6)
+
+
+def test_series_without_gold_parts() -> None:
+    """Precision (gamma = 0), where the denominator is |π| alone."""
+    d = LinearChain(torch.zeros(1, 2, dtype=F64), torch.zeros(2, 2, dtype=F64))
+    one = {"emissions": torch.tensor([0.0, 1.0], dtype=F64)}
+    for order in (14, 15, 40):
+        found = expected_f(d, one, one, 1.0, 0.0, method="series", order=order)
+        assert_close(found, torch.tensor(0.5, dtype=F64))
+    both = {"emissions": torch.ones(2, dtype=F64)}
+    for method in ("series", "quadrature"):
+        with pytest.raises(ArgumentError, match="count all parts"):
+            expected_f(d, both, one, 0.0, method=method)

@@ -281,6 +281,7 @@ class StructuredDistribution(Distribution):
         (torch.sparse): what a feature table looks like. All of them cost one forward and one
         backward pass, and a product with the table.
         """
+        generating.refuse_misfits(self, others)
         weighted = self.weighted_marginals(functions, powers, kind=kind, precision=precision)
         return generating.expected_products(self, weighted, others)
 
@@ -301,7 +302,7 @@ class StructuredDistribution(Distribution):
         generating.refuse_fractions(values)
         lowest, highest = generating.value_range(self, values)
         probabilities = histogram(function, lowest, highest)
-        return Histogram(lowest, probabilities.reshape(*self.batch_shape, -1))
+        return Histogram(lowest, probabilities.reshape(*self.batch_shape, highest - lowest + 1))
 
     def _checked(self, argument: str, f: Mapping[str, Tensor]) -> Potentials:
         """An additive function with all its values expanded to [*b ...]."""

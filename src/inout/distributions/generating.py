@@ -25,8 +25,8 @@ Functions = Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]]
 
 def generating_function(d: StructuredDistribution, functions: Sequence[Function]) -> Generating:
     """The generating function of additive functions under each element of the batch."""
-    with torch.no_grad():
-        used = d.marginals()
+    with torch.no_grad():  # in double precision: what is rare must not count as never used
+        used = d._in_double().marginals()
     checked = tuple(_checked(d, k, f, used) for k, f in enumerate(functions))
 
     def evaluate(lanes: Lanes, several: Sequence[Function], shift: float) -> tuple[Tensor, Tensor]:
@@ -46,6 +46,8 @@ def _checked(
 
     Dimensions of size 1 stay: families make use of what does not depend on a dimension.
     """
+    if not isinstance(f, Mapping):
+        raise ArgumentError(f"a function maps names of potentials to values. Got {f!r:.80}")
     if unknown := set(f) - set(d.potentials):
         raise ArgumentError(
             f"function {k} names unknown potentials {sorted(unknown)}; "
@@ -69,7 +71,7 @@ def _checked(
         values = torch.where(seen > 0, values, 0.0) if seen.numel() else values
         if not bool(values.detach().isfinite().all()):
             raise ArgumentError(f"function {k} must be finite. Got NaN or inf among its {name!r}")
-        checked[name] = values.reshape(-1, *values.shape[values.ndim - own :])
+        checked[name] = values.reshape(d.batch_shape.numel(), *values.shape[values.ndim - own :])
     return checked
 
 
@@ -124,36 +126,40 @@ def weighted_marginals(
         return dict(zip(twin.potentials, found, strict=True))
 
 
-def expected_products(
-    d: StructuredDistribution,
-    weighted: Mapping[str, Inexact[Tensor, ...]],
-    others: Mapping[str, Inexact[Tensor, ...]],
-) -> Inexact[Tensor, "*b j"]:
-    """Sums over parts of weighted marginals times each of j functions, given for one element."""
-    counts = {values.shape[0] for values in others.values() if values.ndim}
-    if len(counts) != 1:
-        raise ArgumentError(
-            "others must map potentials to values [j ...] of the same number j of functions. "
-            f"Got {{{', '.join(f'{n}: {list(v.shape)}' for n, v in others.items())}}}"
-        )
-    terms = []
+def refuse_misfits(d: StructuredDistribution, others: Mapping[str, Tensor]) -> None:
+    """Raise unless `others` are the values [j ...] of j functions for one element."""
     for name, values in others.items():
-        if name not in weighted:
+        if name not in d.potentials:
             raise ArgumentError(
-                f"others names an unknown potential {name!r}; there are {sorted(weighted)}"
+                f"others names an unknown potential {name!r}; there are {sorted(d.potentials)}"
             )
-        if values.shape[1:] != d._part_shapes[name]:
+        if values.shape[1:] != d._part_shapes[name] or not values.ndim:
             raise ArgumentError(
                 f"others[{name!r}] must be [j, {', '.join(map(str, d._part_shapes[name]))}]. "
                 f"Got {list(values.shape)}"
             )
-        rows = weighted[name].reshape(d.batch_shape.numel(), -1)
+    if len({len(values) for values in others.values()}) != 1:
+        raise ArgumentError(
+            "others must have values of the same number j of functions for each potential. "
+            f"Got {{{', '.join(f'{n}: {list(v.shape)}' for n, v in others.items())}}}"
+        )
+
+
+def expected_products(
+    d: StructuredDistribution,
+    weighted: Mapping[str, Inexact[Tensor, " ..."]],
+    others: Mapping[str, Inexact[Tensor, " ..."]],
+) -> Inexact[Tensor, "*b j"]:
+    """Sums over parts of weighted marginals times each of j functions, given for one element."""
+    terms = []
+    for name, values in others.items():
+        rows = weighted[name].reshape(d.batch_shape.numel(), d._part_shapes[name].numel())
         dtype = torch.promote_types(rows.dtype, values.dtype)
         terms.append((_table(values).to(dtype) @ rows.to(dtype).T).T)
     total = terms[0]
     for term in terms[1:]:
         total = total + term
-    return total.reshape(*d.batch_shape, -1)
+    return total.reshape(*d.batch_shape, total.shape[-1])
 
 
 def _table(values: Inexact[Tensor, "j ..."]) -> Inexact[Tensor, "j p"]:
@@ -188,8 +194,8 @@ def value_range(d: StructuredDistribution, f: Function) -> tuple[int, int]:
             for name, p in d._expanded().items()
         }
         parts = d.parts(twin.mode)
-        sums = [(values[n] * x).reshape(len(possible), -1).sum(-1) for n, x in parts.items()]
-        ends.append(torch.stack(sums).sum(0)[possible])
+        sums = [(values[n] * x).flatten(len(d.batch_shape)).sum(-1) for n, x in parts.items()]
+        ends.append(torch.stack(sums).sum(0).reshape(-1)[possible])
     if not bool(possible.any()):
         return 0, 0
     return round(float(ends[0].min())), round(float(ends[1].max()))

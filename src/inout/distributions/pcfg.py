@@ -132,6 +132,9 @@ class PCFG(TreeDistribution):
         self, lanes: Lanes, values: Potentials, shift: float
     ) -> tuple[Inexact[Tensor, "l b"], Inexact[Tensor, "k b"]]:
         b = self.size[0]
+        if b == 0:
+            nothing = values["root"].new_zeros(len(values["root"]), 0)
+            return lanes.exponential(nothing) + unrelated_zero(self.potentials), nothing
         whole = {n: v.expand(-1, b, *self._part_shapes[n]) for n, v in values.items()}
         # Values that all share are multiplied with the rules once.
         own = values["rules"][:, : 1 if _same_for_all(values["rules"]) else b]

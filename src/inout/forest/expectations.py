@@ -96,12 +96,13 @@ def _weigh(counts: Tensor, values: Tensor) -> Tensor:
 def entropy(forest: Forest) -> Float[Tensor, "*g"]:
     """log Z - E[log weight] for each goal."""
     # The difference of two numbers that may be large: in float32 nothing might be left of it.
-    wide = _in_double(forest)
+    wide = in_double(forest)
     result = wide.log_partition() - expectation(wide, wide.item_weights)
     return result.to(forest.log_weights.dtype)
 
 
-def _in_double(forest: Forest) -> Forest:
+def in_double(forest: Forest) -> Forest:
+    """The same forest with its weights in float64."""
     return replace(forest, relations={n: w.double() for n, w in forest.relations.items()})
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from inout._core.errors import ArgumentError
 from inout.forest import decoding
-from inout.forest.expectations import as_item_values
+from inout.forest.expectations import as_item_values, in_double
 from inout.kernels.forest.generating import op
 from inout.kernels.forest.reference import reference_inside
 from inout.semirings import Jet
@@ -30,7 +30,7 @@ def item_values(forest: Forest, functions: Sequence[Any]) -> Inexact[Tensor, "k 
     """Values of all items in float64 or complex128, 0 where no derivation uses them."""
     like = torch.zeros((), dtype=torch.complex128, device=forest.log_weights.device)
     with torch.no_grad():
-        used = forest._item_counts() > 0
+        used = in_double(forest)._item_counts() > 0  # what is rare must not count as never used
     rows = []
     for number, f in enumerate(functions):
         values = torch.where(used, as_item_values(forest, f, like), 0.0)

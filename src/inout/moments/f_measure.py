@@ -55,9 +55,10 @@ def expected_f(
 
     `method="series"`: the first `order` + 1 terms of the power series of the denominator about
     |π| = `centre` (equation 52), from the joint moments of |π| and l. It converges if
-    ||π| - centre| < centre + gamma² L for every event; the default is the mean of |π|, or half of
-    the largest |π| if that is more, with which it does. Its error falls like a power of the
-    largest ratio of these two: prefer the quadrature if L is much smaller than |π| may be.
+    ||π| - centre| < centre + gamma² L for every event that has something right; the default is
+    the mean of |π|, or half of one more than the largest |π| if that is more, with which it does.
+    Its error falls like a power of the largest ratio of these two: prefer the quadrature if L is
+    much smaller than |π| may be.
 
     Differentiable in the potentials and in `correct`, to any order. In float32 there are as many
     digits as exp(log Z) has: for all of them give potentials in float64.
@@ -74,14 +75,20 @@ def expected_f(
     """
     if method not in METHODS:
         raise ArgumentError(f"method must be one of {METHODS}. Got {method!r}")
-    if not 0 <= gamma < float("inf"):
-        raise ArgumentError(f"gamma must be a number of at least 0. Got {gamma}")
+    if not 0 <= gamma <= 1e100:
+        raise ArgumentError(f"gamma must be a number from 0 to 1e100. Got {gamma}")
     right, counted = additive(d, "correct", correct), additive(d, "size", size)
     _refuse_uncountable(correct, size)
     gold = _checked_gold(d, gold_size)
     offsets = gamma**2 * gold
+    counts_all = _counts_what_is_right(correct, size)
+    if not counts_all and bool((offsets == 0).any()):
+        raise ArgumentError(
+            "size must count all parts where correct is not 0, if gamma² gold_size is 0: "
+            "an event that counts nothing would divide by 0"
+        )
     if method == "quadrature":
-        ratio = _quadrature(d, size, offsets, nodes, _counts_what_is_right(correct, size))
+        ratio = _quadrature(d, size, offsets, nodes, counts_all)
         result = expected_ratio(d, right, ratio)
     else:
         order = at_least("order", order, 0)
@@ -210,11 +217,6 @@ def _quadrature(
     at offset 0 as elsewhere.
     """
     spared = 1 if counts_all else 0
-    if not counts_all and bool((offsets == 0).any()):
-        raise ArgumentError(
-            "size must count all parts where correct is not 0, if gamma² gold_size is 0: "
-            "an event that counts nothing would divide by 0"
-        )
     distinct, inverse = np.unique(offsets.reshape(-1).cpu().numpy(), return_inverse=True)
     if nodes is None:
         degree = max(largest_size(d, size) - spared, 0)
@@ -255,7 +257,7 @@ def _series(
     generating = generating_function(twin, functions)
     with torch.no_grad():
         mean = twin.expectation(functions[0])
-    about = mean.clamp(min=most / 2) if centre is None else torch.full_like(offsets, centre)
+    about = mean.clamp(min=(most + 1) / 2) if centre is None else torch.full_like(offsets, centre)
     scale = about + offsets
     if bool((scale <= 0).any()):
         if centre is not None:

@@ -13,7 +13,7 @@ from inout.series.lanes import Truncated
 _SHIFT = 2.0**-5  # of the centres, in units of the functions' spreads
 _CAUTION = 16.0  # times the difference that two roundings make
 _GOOD = 1e-9  # what the crudest bound may be for nothing to be measured
-_FLOOR = 1e-8  # spreads below this share of the largest value count as rounding themselves
+_FLOOR = 2.0**14  # spreads of so many roundings of the largest value are rounding themselves
 
 
 def estimated(
@@ -41,7 +41,7 @@ def rounding(
     least = torch.finfo(torch.float64).eps * generating.depth
     sums = 2 * generating.depth * units / spread
     crude = powers.scaled(series, torch.full_like(found.real, least), sums)
-    if bool((crude <= _GOOD).all()) or sum(series.orders) < 2:
+    if bool((crude <= _GOOD).all()):
         return crude
     other = powers.moments(series, *generating.about(kind)(series, spread, _SHIFT), kind)
     found = powers.scaled(series, found, units / spread)
@@ -49,11 +49,13 @@ def rounding(
         scales = scales_of_moments(found)
     else:
         scales = absolute_moments(generating, series, spread, kind)
+    means = (degrees == 1)[:, None] & (kind == "cumulants")  # the only ones that know the offset
+    scales = torch.where(means, torch.maximum(scales, found.abs()), scales)
     off = (found - other).abs() / scales
     off = torch.where(off.isnan(), torch.inf, off)  # beyond the range of floats
     error = torch.full_like(off, least)
-    for degree in range(2, 1 + sum(series.orders)):
-        upto = torch.where(((degrees > 1) & (degrees <= degree))[:, None], off, 0.0).amax(0)
+    for degree in range(1, 1 + sum(series.orders)):
+        upto = torch.where(((degrees > 0) & (degrees <= degree))[:, None], off, 0.0).amax(0)
         error = torch.where((degrees == degree)[:, None], least + _CAUTION * upto, error)
     return error
 
@@ -61,12 +63,13 @@ def rounding(
 def scales_of_moments(moments: Float[Tensor, "l b"]) -> Float[Tensor, "l b"]:
     """Absolute moments of one real function in units of its spread, from its moments.
 
-    An even one is the moment itself, an odd one at least that power of the norm before it. None
-    is below 1, unless the spread is only rounding.
+    An even one is the moment itself, an odd one at least the moment, and at least that power of
+    the norm before it. None is below 1, unless the spread is only rounding.
     """
     n = torch.arange(len(moments), dtype=torch.float64, device=moments.device)
     even = (n - n % 2).long()
-    return moments[even].clamp(min=1.0) ** (n / even.clamp(min=1))[:, None]
+    norms = moments[even].clamp(min=1.0) ** (n / even.clamp(min=1))[:, None]
+    return torch.maximum(norms, moments.abs())
 
 
 @torch.no_grad()
@@ -96,11 +99,12 @@ def absolute_moments(
 def spreads(generating: Generating, kind: str) -> Float[Tensor, "k b"]:
     """Root mean squares of the functions, about their means unless `kind` is "raw".
 
-    Never below a tiny share of the largest value: what is constant has a spread of rounding only.
+    Never below what rounding may do to them: what is constant has a spread of rounding only.
     """
     units = generating.magnitudes
     norms = [_norms(generating, k, 2, units[k], kind)[1] for k in range(len(units))]
-    return units * torch.stack(norms).clamp(min=_FLOOR)
+    floor = _FLOOR * generating.depth * torch.finfo(torch.float64).eps
+    return units * torch.stack(norms).clamp(min=floor)
 
 
 def _norms(

@@ -29,7 +29,6 @@ from inout.series.accuracy import absolute_moments, scales_of_moments, spreads
 from inout.series.generating import Generating
 from inout.series.lanes import Points, Truncated
 
-_RADII_PER_OCTAVE = 1
 _OUTER = 4  # further radii that only serve to bound what is beyond the others
 _OPERATIONS = 4.0  # roundings for each step of depth
 _MARGIN = math.log(10.0)  # what each of the two kinds of error stays below the precision by
@@ -44,7 +43,8 @@ def by_circle(
     for each order.
     """
     base, series = generating.about(kind), Truncated(orders)
-    units = spreads(generating, kind)
+    # Dividing by powers of two is exact; none is above the spread, so that no scale is below 1.
+    units = spreads(generating, kind).log2().floor().exp2()
     degrees = torch.tensor(powers.total_degrees(series), device=units.device)
     x, centres = torch.zeros_like(units[:1]), torch.zeros_like(units)
     log_error = torch.full((), -torch.inf, dtype=torch.float64, device=units.device)
@@ -148,12 +148,8 @@ def _majorant(
     generating: Generating, units: Float[Tensor, "k b"], highest: int
 ) -> tuple[Float[Tensor, " r"], Float[Tensor, "r b"]]:
     """Logs of radii, and of bounds of E[exp(radius · Σ |F_k|)] there."""
-    octaves = torch.arange(
-        -8 * _RADII_PER_OCTAVE,
-        (math.ceil(math.log2(1 + highest)) + 3) * _RADII_PER_OCTAVE + _OUTER,
-        device=units.device,
-    )
-    log_radii = octaves.double() * math.log(2.0) / _RADII_PER_OCTAVE
+    octaves = torch.arange(-8, math.ceil(math.log2(1 + highest)) + 3 + _OUTER, device=units.device)
+    log_radii = octaves.double() * math.log(2.0)
     real = generating.real_parts()
     units = units.repeat_interleave(real.num_functions // len(units), 0)
     signs = torch.tensor(list(product((1.0, -1.0), repeat=real.num_functions)))
@@ -176,7 +172,7 @@ def _coefficients(
     if real:  # the values at conjugate points are conjugate
         axes[-1] = angles[: count // 2 + 1]
     grid = torch.stack(torch.meshgrid(*axes, indexing="ij")).flatten(1)
-    radius = circle.log_radius.exp()
+    radius = (circle.log_radius / math.log(2.0)).round().exp2()  # as exact as the units
     values, centres = generating(Points(torch.polar(torch.ones_like(grid), -grid)), units / radius)
     total, values = values[:1], values[1:].reshape(*(len(axis) for axis in axes), -1)
     dims = tuple(range(k))

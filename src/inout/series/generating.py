@@ -78,12 +78,12 @@ class Generating:
 
     @cached_property
     def magnitudes(self) -> Float[Tensor, "k b"]:
-        """The largest absolute value of each function, 1 where it is 0 everywhere."""
+        """Powers of two above all absolute values of each function: dividing by them is exact."""
         rows = [
             torch.stack([_largest(values) for values in f.values()]).amax(0) for f in self.functions
         ]
-        largest = torch.stack(rows)
-        return torch.where(largest == 0, 1.0, largest)
+        exponents = torch.frexp(torch.stack(rows)).exponent
+        return exponents.clamp(min=-1000, max=1000).double().exp2()
 
     def real_parts(self) -> Generating:
         """The same distributions with twice as many functions, Re F and Im F, if one is complex."""

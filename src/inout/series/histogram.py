@@ -52,6 +52,8 @@ def histogram(generating: Generating, lowest: int, highest: int) -> Float[Tensor
             "divide it by a common factor, or ask for moments(f, 2)"
         )
     units = torch.ones_like(generating.magnitudes)
+    if not units.numel():
+        return units.new_zeros(0, count)
     angles = torch.arange(count // 2 + 1, dtype=torch.float64, device=units.device)
     angles = angles * (-2 * math.pi / count)  # the values at conjugate points are conjugate
     values = []

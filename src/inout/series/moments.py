@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import torch
@@ -33,7 +34,8 @@ class Moments:
 
     `values` [*b 1+n₁ … 1+n_K]; `moments[2, 1]` is that of F₁² F₂, [*b]. `error` has the same
     shape: a bound (method "circle") or an estimate ("polynomial") of the error of each value,
-    relative to the absolute moment E|F₁|^n₁ ⋯ |F_K|^n_K; NaN if it was not measured. The sums
+    relative to the absolute moment E|F₁|^n₁ ⋯ |F_K|^n_K (of several functions: to the product of
+    their norms of that order, which is at least as much); NaN if it was not measured. The sums
     Σ weight · F₁^n₁ ⋯ F_K^n_K are exp(log_partition) times the raw moments.
     """
 
@@ -44,17 +46,17 @@ class Moments:
     method: str
 
     def __getitem__(self, powers: int | tuple[int, ...]) -> Inexact[Tensor, "*b"]:
-        index = (powers,) if isinstance(powers, int) else powers
+        place = (powers,) if isinstance(powers, int) else powers
         orders = self.values.shape[self.log_partition.ndim :]
-        if len(index) != len(orders) or not all(
-            0 <= n < size for n, size in zip(index, orders, strict=True)
+        if len(place) != len(orders) or not all(
+            0 <= n < size for n, size in zip(place, orders, strict=True)
         ):
             raise ArgumentError(
                 f"powers must be {len(orders)} numbers up to {[size - 1 for size in orders]}. "
-                f"Got {list(index)}"
+                f"Got {list(place)}"
             )
         values = self.values
-        for n in reversed(index):
+        for n in reversed(place):
             values = values[..., n]
         return values
 
@@ -80,20 +82,22 @@ def moments(
         raise ArgumentError(f"precision must be between 0 and 1, or None. Got {precision}")
     single = len(orders) == 1 and not generating.is_complex
     choices = [method]
-    if method == "auto":
+    if method == "auto" or not log_partition.numel():
         choices = ["polynomial"]
-        if single:  # a circle needs few points then
+        if single and log_partition.numel():  # a circle needs few points then
             choices.insert(0 if orders[0] >= CIRCLE_FROM else 1, "circle")
+    attempts: list[tuple[int, str, Tensor, Tensor]] = []
     for choice in choices:
-        last = choice == choices[-1]
         try:
             values, error = _evaluate(generating, orders, kind, choice, precision)
         except PrecisionError:
-            if last:
+            if choice == choices[-1] and not attempts:
                 raise
             continue
-        if _good(values, error, precision):
+        attempts.append((_first_bad(values, error, precision), choice, values, error))
+        if attempts[-1][0] == len(error):
             break
+    _, choice, values, error = max(attempts, key=lambda attempt: attempt[0])
     untried = "circle" if single and method in ("polynomial", "taylor") else None
     refuse_imprecise(orders, error, precision, values, untried)
     shape = (*log_partition.shape, *Truncated(orders).shape)
@@ -107,7 +111,11 @@ def moments(
 def as_lists(functions: Any, orders: int | Sequence[int]) -> tuple[list[Any], list[int]]:
     """One function and one order, or as many of each, as lists."""
     several = list(functions) if isinstance(functions, list | tuple) else [functions]
-    return several, [orders] if isinstance(orders, int) else list(orders)
+    try:
+        numbers = [index(order) for order in (orders if isinstance(orders, Sequence) else [orders])]
+    except TypeError as error:
+        raise ArgumentError(f"orders must be whole numbers. Got {orders!r}") from error
+    return several, numbers
 
 
 def checked_orders(orders: Sequence[int], num_functions: int) -> tuple[int, ...]:
@@ -116,14 +124,14 @@ def checked_orders(orders: Sequence[int], num_functions: int) -> tuple[int, ...]
         raise ArgumentError(
             f"one order for each of the {num_functions} functions is needed. Got {list(orders)}"
         )
-    if any(order < 0 or order != int(order) for order in orders):
+    if any(order < 0 for order in orders):
         raise ArgumentError(f"orders must be whole numbers >= 0. Got {list(orders)}")
     if sum(orders) > HIGHEST_ORDER:
         raise PrecisionError(
             f"orders of more than {HIGHEST_ORDER} in all leave the range of floats. "
             f"Got {list(orders)}; the whole distribution is in histogram(f)"
         )
-    return tuple(int(order) for order in orders)
+    return tuple(orders)
 
 
 def _evaluate(
@@ -135,10 +143,12 @@ def _evaluate(
     return by(generating, orders, kind, measure=precision is not None)
 
 
-def _good(values: Tensor, error: Tensor, precision: float | None) -> bool:
+def _first_bad(values: Tensor, error: Tensor, precision: float | None) -> int:
+    """The first lane that is not known well enough; their number if all are."""
     if precision is None:
-        return True
-    return bool((error <= precision).all()) and bool(values.detach().isfinite().all())
+        return len(error)
+    good = ((error <= precision) & values.detach().isfinite()).all(1)
+    return int(good.long().cumprod(0).sum())
 
 
 def refuse_imprecise(
@@ -159,24 +169,24 @@ def refuse_imprecise(
     if not bool(bad.any()):
         return
     place = int(bad.nonzero()[0])
-    index = powers.multi_indices(Truncated(orders))[place]
+    at = powers.multi_indices(Truncated(orders))[place]
     if not bool(finite[place].all()):
         raise PrecisionError(
-            f"the moment of order {_shown(index)} leaves the range of floats: divide the function "
+            f"the moment of order {_shown(at)} leaves the range of floats: divide the function "
             "by its spread, or ask for lower orders"
         )
     worst = float(error[place].max())
-    advice = [f"ask for orders below {sum(index)} in all"] if sum(index) > 2 else []
+    advice = [f"ask for orders below {sum(at)} in all"] if sum(at) > 2 else []
     if worst < 0.1:
         advice.append(f"ask for a precision of {10 * worst:.0e}")
     if untried is not None:
         advice.append(f'use method="{untried}"')
     raise PrecisionError(
-        f"the moment of order {_shown(index)} is only known to {worst:.0e} of its absolute "
+        f"the moment of order {_shown(at)} is only known to {worst:.0e} of its absolute "
         f"moment, and precision={precision:.0e} was asked for: "
         + (", or ".join(advice) or "parts of the function cancel too well for floats")
     )
 
 
-def _shown(index: tuple[int, ...]) -> str:
-    return str(index[0]) if len(index) == 1 else str(index)
+def _shown(at: tuple[int, ...]) -> str:
+    return str(at[0]) if len(at) == 1 else str(at)

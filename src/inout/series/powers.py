@@ -11,6 +11,8 @@ from torch import Tensor
 
 from inout.series.lanes import Truncated
 
+_NOTHING = 1e-12  # what moments of functions of the order of 1 may be by rounding
+
 
 def multi_indices(series: Truncated) -> list[tuple[int, ...]]:
     """The exponents of z that the lanes stand for, in order."""
@@ -76,11 +78,11 @@ def moments(
 def scaled(
     series: Truncated, moments: Inexact[Tensor, "l b"], units: Float[Tensor, "k b"]
 ) -> Inexact[Tensor, "l b"]:
-    """The moments of functions that were divided by `units`."""
-    for k, degrees in enumerate(zip(*multi_indices(series), strict=True)):
-        degree = torch.tensor(degrees, dtype=units.dtype, device=units.device)
-        moments = moments * units[k] ** degree[:, None]
-    return moments
+    """The moments of functions that were divided by `units`; NaN where these are too small."""
+    degrees = torch.tensor(multi_indices(series), dtype=units.dtype, device=units.device)
+    factors = (degrees @ units.log2()).exp2()  # exact for powers of two
+    lost = (factors == 0) & (moments.abs() > _NOTHING)
+    return torch.where(lost, torch.nan, moments * factors)
 
 
 def exponential(series: Truncated, x: Inexact[Tensor, "l b"]) -> Inexact[Tensor, "l b"]:

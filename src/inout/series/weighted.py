@@ -44,6 +44,8 @@ def weighted_gradients(
     error = rounding(generating, series, kind, found.detach() / total.detach())
     refuse_imprecise(orders, error, precision)
     sums = power_series.scaled(series, found, units)[-1]
+    if not sums.requires_grad:  # events without parts
+        return [torch.zeros_like(x) for x in inputs]
     seeds = 1 / total if keep else 1 / total.detach()
     sides = [
         torch.autograd.grad(

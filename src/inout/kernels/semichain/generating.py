@@ -46,7 +46,7 @@ def generating_function(
     off = _by_start(values, w) - _steps(centres, w)[..., None, None]  # [k b t d y y']
     # What is never used must not be far from the rest, where exponentials overflow.
     off = off.where((chances > 0).any(3, keepdim=True) if free else chances > 0, 0.0)
-    block = max(1, _BLOCK // (lanes.size * b * w * s * (1 if free else s)))
+    block = max(1, _BLOCK // max(lanes.size * b * w * s * (1 if free else s), 1))
     boundaries = [done] * (n + w)
     for t in reversed(range(n)):
         place = t % block

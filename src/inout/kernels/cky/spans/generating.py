@@ -63,7 +63,11 @@ class _Trees:
         weights = reweighted(chances, potentials)
         if values.shape[-1] == 1:
             weights = weights.sum(-1, keepdim=True)
-        x = (weights * self.algebra.exponential(values - centre[..., None])).sum(-1)
+        # What is never used must not be far from the rest, where exponentials overflow.
+        seen = chances > 0
+        seen = seen if values.shape[-1] > 1 else seen.any(-1, keepdim=True)
+        off = torch.where(seen, values - centre[..., None], 0.0)
+        x = (weights * self.algebra.exponential(off)).sum(-1)
         if not self.lanes:
             self._append(x, centre, torch.where(logs == -torch.inf, logs, 0.0))
             return
@@ -73,7 +77,7 @@ class _Trees:
             )
             chances, total = shares(inside)
             mean = self._moved(centre + (chances * below).sum(-1), 0.5)
-            off = below + (centre - mean)[..., None]
+            off = torch.where(chances > 0, below + (centre - mean)[..., None], 0.0)
             logs = logs - self.highest[:, None] + total
         splits = self.algebra.times(*self._sides(self.lanes))
         splits = self.algebra.times(chances * self.algebra.exponential(off), splits)
