@@ -25,6 +25,7 @@ class State:
     tagged: list[Problem]
     segments: Problem
     counted: Problem
+    paired: Problem
 
 
 def prepare(quick: bool) -> State:
@@ -41,6 +42,7 @@ def prepare(quick: bool) -> State:
             problems.chain(32, 50, MANY),
         ],
         segments,
+        problems.shared_chain(32, 50, 16),
         problems.shared_chain(8, 50, 8),
     )
 
@@ -64,4 +66,4 @@ def measure(state: State) -> Iterator[Figure]:
         for problem in state.tagged:
             yield from figures.expectation_criterion(problem.to(dtype), 7 if state.quick else 31)
         yield from figures.expected_f(state.segments.to(dtype), 5 if state.quick else 15)
-    yield from growth.measure(state.counted, state.quick)
+    yield from growth.measure(state.counted, state.paired, state.quick)
