@@ -73,7 +73,8 @@ def _centred(
 ) -> tuple[ValuedGrammar, Inexact[Tensor, "k b"], Float[Tensor, "k b"]]:
     """The grammar with small values, what each element's F lost, and E[sum of squared values].
 
-    The last is of rules alone, and about right: what rules all share is averaged over elements.
+    The squares are of rules alone, and about right: what rules all share is averaged over elements.
+    What is never used has value 0: it must not be far from the rest, where exponentials overflow.
     """
     with torch.no_grad():
         some = lengths.clamp(min=1)
@@ -96,13 +97,13 @@ def _centred(
             )
             mean = mean + shift * 0.6
             total = total + counts * mean
-        given = given - mean[..., None, None, None]
+        given = torch.where(rules > 0, given - mean[..., None, None, None], 0.0)
     return (
         replace(
             grammar,
-            root_values=grammar.root_values - of_root[..., None],
+            root_values=torch.where(root > 0, grammar.root_values - of_root[..., None], 0.0),
             rule_values=given,
-            word_values=grammar.word_values - of_words[..., None],
+            word_values=torch.where(words > 0, grammar.word_values - of_words[..., None], 0.0),
         ),
         total,
         squares,
