@@ -71,6 +71,11 @@ WORKLOADS = {
             "parser",
         ),
         Workload("em", "inside-outside over corpora: an iteration, and how it grows", "em"),
+        Workload(
+            "latent",
+            "latent-variable grammars of GENIA by EM and spectral learning: F1, time, speed",
+            "latent",
+        ),
         Workload("rna", "RNA folding with the Pfold grammar: accuracy and speed", "rna"),
         Workload("gpu", "every dense family on an NVIDIA GPU; the bounds are for an H200", "gpu"),
     )

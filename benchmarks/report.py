@@ -36,6 +36,7 @@ class Figure:
     at_most: float | None = None
     repeats: int = 1  # the value is, or is made of, medians over so many runs
     failure: str | None = None  # why there is no value
+    cell: tuple[str, str] | None = None  # its row and column, if it is one of a table
 
     @classmethod
     def failed(cls, name: str, message: str) -> Figure:
@@ -105,6 +106,7 @@ class Report:
                 str(figure.repeats),
             )
             for figure in self.figures
+            if figure.cell is None
         ]
         failures = [f"- {figure}" for figure in self.figures if figure.failure is not None]
         return "\n".join(
@@ -117,6 +119,7 @@ class Report:
                 "",
                 *_table(("agreement", "difference", "tolerance"), checks),
                 "",
+                *self._cells(),
                 "Medians; ours and the peers' runs alternate.",
                 "",
                 *_table(("figure", "value", "unit", "bound", "holds", "repeats"), figures),
@@ -124,6 +127,16 @@ class Report:
                 *([*failures, ""] if failures else []),
             ]
         )
+
+    def _cells(self) -> list[str]:
+        """The figures that are cells, as one table."""
+        cells = {f.cell: f"{f.value:,.4g}" for f in self.figures if f.cell is not None}
+        if not cells:
+            return []
+        names = list(dict.fromkeys(row for row, _ in cells))
+        columns = list(dict.fromkeys(column for _, column in cells))
+        rows = [[name, *(cells.get((name, column), "") for column in columns)] for name in names]
+        return [*_table(("", *columns), rows), ""]
 
     def last_line(self) -> str:
         """One line of JSON: the figures, the bound of each and whether it holds."""

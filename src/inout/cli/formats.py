@@ -74,3 +74,17 @@ def plural(number: int, noun: str) -> str:
     ('1 edge', '2,000 edges')
     """
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """A time that something took.
+
+    >>> duration(0.25), duration(12.4), duration(75.0), duration(3700.0)
+    ('0.2 s', '12 s', '1 min 15 s', '1 h 2 min')
+    """
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"

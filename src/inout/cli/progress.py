@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
 PATIENCE = 1.0  # seconds without a word
+COMPILING = "compiling, which only the first run does"
 
 
 class Line:
@@ -32,10 +33,10 @@ class Line:
         """Show how far grounding is."""
         self.say(f"grounding: {items:,} items, {edges:,} edges")
 
-    def warn_of_compilation(self, kernel: str = "forest") -> None:
+    def warn_of_compilation(self, *kernels: str) -> None:
         """Say so from now on if the kernels were never compiled, which takes some ten seconds."""
-        if self._status is not None and _never_compiled(kernel):
-            self._prefix = "compiling, which only the first run does · "
+        if self._status is not None and never_compiled(*kernels):
+            self._prefix = f"{COMPILING} · "
 
 
 @contextmanager
@@ -60,7 +61,12 @@ def status() -> Iterator[Line]:
         shown.stop()
 
 
-def _never_compiled(kernel: str) -> bool:
+def never_compiled(*kernels: str) -> bool:
+    """Whether one of these kernels (forest unless told) has no compiled code on this machine."""
+    return any(_is_missing(kernel) for kernel in kernels or ("forest",))
+
+
+def _is_missing(kernel: str) -> bool:
     cpu = import_module(f"inout.kernels.{kernel}.cpu")
     folder = cpu.inside.stats.cache_path
     return folder is None or not any(Path(folder).glob("*.nbi"))

@@ -14,12 +14,9 @@ def read_text(path: str | Path) -> str:
 
     Raises `FileError` where there is no such file, or it is no text: with line and column.
     """
-    try:
-        data = Path(path).read_bytes()
-        if Path(path).suffix == ".xz":
-            data = _unpacked(path, data)
-    except (OSError, ValueError) as error:
-        raise FileError(f"{path}: {_reason(error)}") from error
+    data = read_bytes(path)
+    if Path(path).suffix == ".xz":
+        data = _unpacked(path, data)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -30,6 +27,14 @@ def read_text(path: str | Path) -> str:
             f"{path}:{line}:{column}: the file must be UTF-8 text. "
             f"Got the byte 0x{data[error.start]:02x}"
         ) from None
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """All bytes of a file; `FileError` where it cannot be read."""
+    try:
+        return Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        raise FileError(f"{path}: {_reason(error)}") from error
 
 
 def write_text(path: str | Path, text: str) -> None:

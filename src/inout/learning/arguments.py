@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -13,16 +13,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
+from inout.latent.trees import SkeletalTrees
 from inout.learning.model import Parameters, as_array
 
 
-def checked_corpus(corpus: Any) -> Sequence[Any]:
+def checked_corpus(corpus: Any) -> Sized:
     """The corpus, which can be counted and gone through more than once, with something in it."""
-    if isinstance(corpus, str | bytes | Mapping) or not isinstance(corpus, Iterable):
-        raise ArgumentError(f"corpus must be a sequence of sentences. Got {corpus!r:.80}")
     sentences: Any = corpus
-    if not (hasattr(corpus, "__len__") and hasattr(corpus, "__getitem__")):
-        sentences = list(corpus)
+    if not isinstance(corpus, SkeletalTrees):  # through which its model goes as it likes
+        if isinstance(corpus, str | bytes | Mapping) or not isinstance(corpus, Iterable):
+            raise ArgumentError(f"corpus must be a sequence of sentences. Got {corpus!r:.80}")
+        if not (hasattr(corpus, "__len__") and hasattr(corpus, "__getitem__")):
+            sentences = list(corpus)
     if not len(sentences):
         raise ArgumentError("corpus must have at least one sentence. Got none")
     return sentences  # type: ignore[no-any-return]

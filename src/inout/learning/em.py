@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -177,7 +177,7 @@ class _Settings:
         """Whether the prior may drop parameters."""
         return bool((self.pseudo_counts < 0).any())
 
-    def identity(self, model: GenerativeModel, sentences: Sequence[Any]) -> dict[str, str]:
+    def identity(self, model: GenerativeModel, sentences: Sized) -> dict[str, str]:
         """What tells this run from others."""
         return {
             "model": model_digest(model, self.parameters),

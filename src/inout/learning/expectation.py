@@ -84,8 +84,9 @@ def _gradient(
     if gradient is None:
         return np.zeros(len(weights))
     counts: NDArray[np.float64] = gradient.cpu().double().numpy()
-    bad = ~(counts >= -ROUNDING * (1.0 + np.abs(counts).max()))  # NaN as well
-    if bad.any():
+    least = -ROUNDING * (1.0 + max(counts.max(initial=0.0), -counts.min(initial=0.0)))
+    if not counts.min(initial=0.0) >= least:  # NaN as well
+        bad = ~(counts >= least)
         place = int(np.flatnonzero(bad)[0])
         raise TrainingError(
             "the gradient of log Z must be expected counts, which are not negative. "

@@ -76,8 +76,8 @@ class Parameters:
                 f"Got {given.dtype} {list(given.shape)}"
             )
         log_weights = as_array("model.log_weights", model.log_weights, given.size)
-        _, groups = np.unique(given, return_inverse=True)
-        return Parameters(log_weights, groups.astype(np.int64), int(groups.max()) + 1)
+        groups = _without_gaps(given)
+        return Parameters(log_weights, groups, int(groups.max()) + 1)
 
     def totals(self, values: Float[np.ndarray, " p"]) -> Float[np.ndarray, " p"]:
         """For each parameter the sum of the values of its distribution."""
@@ -96,6 +96,18 @@ class Parameters:
         shift = np.where(largest == -np.inf, 0.0, largest)[self.groups]
         totals = self.totals(np.exp(log_weights - shift))
         return log_weights - shift - np.log(np.where(totals > 0, totals, 1.0))
+
+
+def _without_gaps(numbers: NDArray[Any]) -> NDArray[np.int64]:
+    """The numbers with the ranks of their values in place of them."""
+    least, span = int(numbers.min()), int(numbers.max()) - int(numbers.min()) + 1
+    if span > 4 * len(numbers):
+        _, ranked = np.unique(numbers, return_inverse=True)
+        return ranked.astype(np.int64)
+    # Without a sort, which takes longer than all else where there are millions of parameters.
+    shifted = (numbers - numbers.dtype.type(least)).astype(np.int64, copy=False)
+    ranks = np.cumsum(np.bincount(shifted, minlength=span) > 0) - 1
+    return np.asarray(ranks[shifted], np.int64)
 
 
 def as_array(name: str, values: Any, size: int) -> Float[np.ndarray, " p"]:

@@ -77,13 +77,19 @@ def maximise(
     >>> np.exp(maximise(two, two.log_weights, np.array([3.0, 1.0, 0.0, 0.0]), np.zeros(4)))
     array([0.75, 0.25, 0.3 , 0.7 ])
     """
-    possible = log_weights > -np.inf
-    mass = np.where(possible, np.maximum(counts + pseudo_counts, 0.0), 0.0)
-    totals = parameters.totals(mass)
+    # In place, as there may be tens of millions of parameters.
+    mass = counts + pseudo_counts
+    np.maximum(mass, 0.0, out=mass)
+    mass[log_weights == -np.inf] = 0.0
+    totals = np.bincount(parameters.groups, weights=mass, minlength=parameters.num_groups)
     some = totals > 0
-    log_mass = np.log(mass, out=np.full_like(mass, -np.inf), where=mass > 0)
-    log_totals = np.log(totals, out=np.zeros_like(totals), where=some)
-    return np.where(some, log_mass - log_totals, log_weights)
+    found: NDArray[np.float64] = mass
+    with np.errstate(divide="ignore"):
+        np.log(mass, out=found)
+    found -= np.log(totals, out=np.zeros_like(totals), where=some)[parameters.groups]
+    if not some.all():
+        np.copyto(found, log_weights, where=~some[parameters.groups])
+    return found
 
 
 def _numbers(

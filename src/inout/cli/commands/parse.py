@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,7 +12,6 @@ from inout.cli.commands.options import (
     MAX_WORDS,
     DuplicatesOption,
     FormatOption,
-    GrammarArgument,
     HtmlOption,
     JsonOption,
     MaxWordsOption,
@@ -32,19 +30,30 @@ EXAMPLES = """[bold]Examples[/bold]
   inout parse english.cfg sentences.txt --samples 3 --seed 1
   inout parse grammar.json dev.txt --method min-risk --restore --format bracketed > parses.mrg
   inout parse english.cfg --json < sentences.txt
+  inout parse --model model.lpcfg dev.txt --format bracketed > parses.mrg
 """
-METHODS = {
-    "viterbi": "viterbi",
-    "min-risk": "min_risk",
-    "max-rule": "max_rule",
-}
+GOODMAN, VITERBI, MIN_RISK, MAX_RULE = "goodman", "viterbi", "min-risk", "max-rule"
+METHODS = (VITERBI, MIN_RISK, MAX_RULE, GOODMAN)
 SHAPES = ("tree", "bracketed")
+THRESHOLD, NO_PRUNING = "1e-5", "none"
 
 
 def parse(
-    grammar: GrammarArgument,
+    grammar: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="GRAMMAR",
+            help="A file with a grammar, or a latent model, or a name from the library (english); "
+            "- is standard input. Not with --model.",
+            show_default=False,
+        ),
+    ] = None,
     files: SentencesArgument = None,
     sentence: SentenceOption = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="MODEL", help="A latent model of `inout induce --latent`."),
+    ] = None,
     k: Annotated[int, typer.Option("--k", metavar="K", help="How many best trees.")] = 1,
     samples: Annotated[
         int,
@@ -55,14 +64,16 @@ def parse(
         typer.Option("--seed", metavar="N", help="Samples: the same number draws the same again."),
     ] = None,
     method: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--method",
             metavar="METHOD",
             help="Which tree is best: viterbi (most probable), min-risk (most expected "
-            "constituents), max-rule (best product of the expected rules).",
+            "constituents), max-rule (best product of the expected rules), goodman (most expected "
+            "nodes; latent models only).",
+            show_default="viterbi; max-rule with a latent model, which has no viterbi",
         ),
-    ] = "viterbi",
+    ] = None,
     shape: Annotated[
         str,
         typer.Option("--format", metavar="FORMAT", help="tree (drawn) or bracketed (one a line)."),
@@ -78,6 +89,16 @@ def parse(
             help="Undo the Markovisation of `inout induce`: show the treebank's own labels.",
         ),
     ] = False,
+    threshold: Annotated[
+        str | None,
+        typer.Option(
+            "--threshold",
+            metavar="X",
+            help="Latent models: leave out what the skeletal rules expect less often than X; 0 or "
+            "none for no pruning, which takes seconds for a long sentence.",
+            show_default=THRESHOLD,
+        ),
+    ] = None,
     max_words: MaxWordsOption = MAX_WORDS,
     format: FormatOption = None,
     start: StartOption = None,
@@ -86,78 +107,113 @@ def parse(
     html: HtmlOption = None,
 ) -> None:
     """The best trees of sentences, with their probabilities; samples; counts; the chart."""
-    from inout.cli.progress import counter, status
+    from inout.cli.progress import status
 
     count("--k", k, 1)
     count("--samples", samples, 0)
     check_seed(seed)
     count("--max-words", max_words, 1)
-    choice("--method", method, METHODS)
+    if method is not None:
+        choice("--method", method, METHODS)
     choice("--format", shape, SHAPES)
-    if k > 1 and method != "viterbi":
+    least = _threshold(threshold or THRESHOLD)
+    if k > 1 and method not in (None, VITERBI):
         raise ArgumentError(f"--k {k} needs --method viterbi: the others have one best tree")
+    given = list(files or [])
+    if model is not None and grammar is not None:
+        given, grammar = [grammar, *given], None
     with status() as line:
-        from inout.cli.grammars.loading import load_grammar, read_sentences
-        from inout.cli.grammars.parsing import Answer, Request, answers
-        from inout.cli.grammars.pipeline import begun
-        from inout.grammars.parsing.parser import Parser
-        from inout.io import check_writable, write_text
+        from inout._core.pipeline import begun
+        from inout.cli.grammars.loading import is_model, load_grammar, read_sentences
+        from inout.cli.grammars.parsing import Request, answers
+        from inout.io import check_writable
 
         if html is not None:
             check_writable(html)
-        lines = read_sentences(files or [], sentence or [], grammar)
-        line.say(f"reading {grammar}")
-        parser = Parser(load_grammar(grammar, format, start, add_duplicates))
+        if grammar is not None and is_model(grammar):
+            grammar, model = None, grammar
+        name = model if model is not None else grammar
+        if name is None:
+            raise ArgumentError("Missing argument 'GRAMMAR', or --model MODEL.")
+        latent = model is not None
+        if latent:
+            refused = {"--count": count_trees, "--from": format, "--start": start}
+            _check_latent(k, method, refused | {"--add-duplicates": add_duplicates})
+        elif threshold is not None or method == GOODMAN:
+            option = "--threshold" if threshold is not None else "--method goodman"
+            raise ArgumentError(f"{option} is for latent models. Got the grammar {name}")
+        lines = read_sentences(given, sentence or [], name)
         request = Request(
             k=k,
             samples=samples,
             seed=seed,
-            method=METHODS[method],
+            method=(method or (MAX_RULE if latent else VITERBI)).replace("-", "_"),
             count=count_trees or html is not None,
             picture=html is not None,
             restore=restore,
+            numbers=as_json or shape != "bracketed" or html is not None or samples > 0,
             max_words=max_words,
         )
-        line.warn_of_compilation("parsing")
-        line.say("parsing")
-        found = begun(answers(parser, lines, request), lines)
-    from inout.cli.grammars.parse_html import Pages
-    from inout.cli.grammars.parse_json import as_json as to_json
-    from inout.cli.grammars.parse_text import print_brackets, print_drawings, reason
-    from inout.cli.paper import Paper
+        line.say(f"reading {name}")
+        if latent:
+            from inout.cli.grammars import latent_parsing
+            from inout.latent.parsing.parser import LatentParser
 
-    paper = Paper()
-    pages = None if html is None else Pages(grammar)
-    done = failed = 0
-    closed: BaseException | None = None
-
-    def show(answer: Answer) -> None:
-        if as_json:
-            print(to_json(answer), flush=True)
-        elif shape == "bracketed":
-            print_brackets(answer, several=k > 1 or samples > 0)
-            if answer.reason is not None:
-                print(f"{answer.line.place}: no tree: {reason(answer)}", file=sys.stderr)
+            loaded = latent_parsing.load_model(name)
+            if samples and not loaded.model.is_nonnegative:
+                raise ArgumentError(
+                    "--samples needs a model of probabilities, as --method em makes them. "
+                    f"Got {name}, which has negative parameters"
+                )
+            trees = LatentParser(loaded, threshold=least)
+            line.warn_of_compilation("parsing", "blocks")
+            line.say("parsing")
+            found = begun(latent_parsing.answers(trees, lines, request), lines)
         else:
-            print_drawings(paper, answer)
+            from inout.grammars.parsing.parser import Parser
 
-    with counter("sentences", len(lines) if isinstance(lines, list) else None) as step:
-        for answer in found:
-            try:
-                if closed is None:
-                    show(answer)
-            except (BrokenPipeError, SystemExit) as error:  # the latter is rich's way
-                if pages is None:
-                    raise
-                closed = error  # nobody reads on, but the page was asked for
-            if pages is not None:
-                pages.add(answer)
-            done, failed = done + 1, failed + (answer.reason is not None)
-            step(done)
-    if failed and done > 1:
-        print(f"note: {failed:,} of {done:,} sentences have no tree", file=sys.stderr)
-    if pages is not None and html is not None and done:
-        write_text(html, pages.html())
-        print(f"wrote {html}", file=sys.stderr)
-    if closed is not None:
-        raise closed
+            parser = Parser(load_grammar(name, format, start, add_duplicates))
+            line.warn_of_compilation("parsing")
+            line.say("parsing")
+            found = begun(answers(parser, lines, request), lines)
+    from inout.cli.grammars.parse_output import print_answers
+
+    print_answers(
+        found,
+        len(lines) if isinstance(lines, list) else None,
+        shape="json" if as_json else "bracketed" if shape == "bracketed" else "tree",
+        several=k > 1 or samples > 0,
+        html=html,
+        name=name,
+    )
+
+
+def _threshold(given: str) -> float | None:
+    """The threshold of the parser; None, for no pruning, where it is 0 or none."""
+    if given == NO_PRUNING:
+        return None
+    try:
+        value = float(given)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1:
+        raise ArgumentError(
+            f"--threshold must be a number from 0 to below 1, or none. Got {given!r}"
+        )
+    return value or None
+
+
+def _check_latent(k: int, method: str | None, refused: dict[str, Any]) -> None:
+    """Refuse what a latent model has no answer to, or what is for grammars."""
+    if method == VITERBI:
+        raise ArgumentError(
+            "--method viterbi is not for latent models, whose most probable tree is too hard to "
+            "find; expected max-rule, min-risk or goodman"
+        )
+    if k > 1:
+        raise ArgumentError(
+            f"--k {k} is not for latent models, which have one best tree by their posteriors"
+        )
+    for option, value in refused.items():
+        if value:
+            raise ArgumentError(f"{option} is for grammars, and not for latent models")

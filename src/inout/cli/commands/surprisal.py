@@ -55,9 +55,9 @@ def surprisal(
 
     count("--max-words", max_words, 1)
     with status() as line:
+        from inout._core.pipeline import begun
         from inout.cli.grammars import surprisal as report
         from inout.cli.grammars.loading import load_grammar, read_sentences
-        from inout.cli.grammars.pipeline import begun
         from inout.cli.paper import Paper
         from inout.grammars.parsing.parser import Parser
 

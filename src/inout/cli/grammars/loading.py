@@ -55,11 +55,32 @@ def load_grammar(
             return Grammar.from_text(text, form, STDIN, start=start, duplicates=duplicates)
         if not Path(path).exists() and not Path(path).suffix and "/" not in path:
             return _from_library(path, start)
+        if is_model(path):
+            raise FileError(
+                f"{path}: this is a latent model, which `inout parse` reads, and no grammar"
+            )
         return Grammar.load(path, form, start=start, duplicates=duplicates)
     except ArgumentError as error:
         if start is not None and str(error).startswith("start must"):
             raise ArgumentError(f"--{error}") from None
         raise
+
+
+def is_model(path: str) -> bool:
+    """Whether a file is a latent model; what is no ordinary file is left unread."""
+    if not Path(path).is_file():
+        return False
+    try:
+        with Path(path).open("rb") as file:
+            # They begin with a number of eight bytes, and no text does. Only then is it worth the
+            # seconds that importing the models takes.
+            if b"\0" not in file.read(8):
+                return False
+    except OSError:
+        return False
+    from inout.latent.grammar import is_latent_grammar
+
+    return is_latent_grammar(path)
 
 
 def _from_library(name: str, start: str | None) -> Grammar:

@@ -6,8 +6,9 @@ import math
 from pathlib import Path
 
 from inout.cli import formats
+from inout.cli.grammars import fallbacks
 from inout.cli.grammars.forests import packed
-from inout.cli.grammars.parse_text import NOT_OF_THE_GRAMMAR, reason, trees
+from inout.cli.grammars.parse_text import NOT_OF_THE_GRAMMAR, mass, probability, reason, trees
 from inout.cli.grammars.parsing import Answer, Found
 from inout.cli.grammars.trees import tree_node
 from inout.grammars.treebank import preorder
@@ -85,8 +86,8 @@ def _picture(name: str, found: Found) -> tuple[str, str]:
     """A drawing and its caption."""
     caption = f"{name} · {NOT_OF_THE_GRAMMAR}"
     if found.log_prob > -math.inf:
-        probability = formats.probability(min(found.log_prob, 0.0))
-        caption = f"{name} · probability {probability} · log-weight {formats.log(found.log_weight)}"
+        numbers = f"probability {probability(found)} · log-weight {formats.log(found.log_weight)}"
+        caption = f"{name} · {numbers}"
     nodes = sum(1 for _ in preorder(found.tree))
     if nodes > MOST_NODES:
         return page.paragraph(f"{nodes:,} nodes: too many to draw"), caption
@@ -94,9 +95,11 @@ def _picture(name: str, found: Found) -> tuple[str, str]:
 
 
 def _numbers(answer: Answer) -> str:
-    rows = [("log Z", formats.log(answer.log_partition))]
+    rows = [mass(answer)]
     if answer.count is not None:
         rows.append(("trees", trees(answer.count).removesuffix("s").removesuffix(" tree")))
     if answer.unknown:
         rows.append(("unknown words", " ".join(answer.unknown)))
+    if answer.found_by in fallbacks.ABOUT:
+        rows.append(("how it was found", fallbacks.ABOUT[answer.found_by]))
     return page.table([[v for _, v in rows]], [n for n, _ in rows], align="l" * len(rows))

@@ -11,6 +11,7 @@ from inout.cli.json_report import exact, number
 from inout.grammars.treebank import format_tree
 
 FORMAT = "inout parse 1"
+MOST = 700.0  # above it there are no floats
 
 
 def as_json(answer: Answer) -> str:
@@ -25,6 +26,8 @@ def as_json(answer: Answer) -> str:
         "unknown": list(answer.unknown),
         "trees": [_tree(found) for found in answer.trees],
     }
+    if answer.found_by is not None:
+        document |= {"sign": answer.sign, "found_by": answer.found_by}
     if answer.samples:
         document["samples"] = [_tree(found) for found in answer.samples]
     if answer.count is not None:
@@ -43,5 +46,5 @@ def _tree(found: Found) -> dict[str, Any]:
     return {
         "tree": format_tree(found.tree),
         "log_weight": number(found.log_weight),
-        "probability": math.exp(min(found.log_prob, 0.0)),
+        "probability": found.sign * math.exp(min(found.log_probability, MOST)),
     }

@@ -7,6 +7,7 @@ import math
 from rich.text import Text
 
 from inout.cli import formats
+from inout.cli.grammars import fallbacks
 from inout.cli.grammars.parsing import Answer, Found
 from inout.cli.grammars.trees import tree_node
 from inout.cli.paper import Paper, bar_text
@@ -26,12 +27,14 @@ def print_drawings(paper: Paper, answer: Answer) -> None:
         paper.sentence(f"no tree: {clean(reason(answer))}", "yellow")
         paper.line()
         return
-    parts = [f"log Z {formats.log(answer.log_partition)}"]
+    parts = [" ".join(mass(answer))]
     if answer.count is not None:
         parts.append(f"{trees(answer.count)}")
     if answer.unknown:
         parts.append(f"unknown: {clean(' '.join(answer.unknown))}")
     paper.line(" · ".join(parts), "dim")
+    if answer.found_by in fallbacks.ABOUT:
+        paper.sentence(fallbacks.ABOUT[answer.found_by], "yellow")
     paper.line()
     for rank, found in enumerate(answer.trees, 1):
         _print_tree(paper, f"{rank}", found)
@@ -46,8 +49,8 @@ def _print_tree(paper: Paper, name: str, found: Found) -> None:
         paper.line(
             Text.assemble(
                 (name, "bold"),
-                f"  probability {formats.probability(min(found.log_prob, 0.0))}  ",
-                bar_text(math.exp(min(found.log_prob, 0.0))),
+                f"  probability {probability(found)}  ",
+                bar_text(math.exp(min(found.log_prob, 0.0)) if found.sign > 0 else 0.0),
                 (f"  log-weight {formats.log(found.log_weight)}", "dim"),
             )
         )
@@ -59,6 +62,21 @@ def _print_tree(paper: Paper, name: str, found: Found) -> None:
         rest = f"   ... {len(lines) - MOST_TREE_LINES:,} more lines; --format bracketed has all"
         paper.line(rest, "dim")
     paper.line()
+
+
+def mass(answer: Answer) -> tuple[str, str]:
+    """What the probability of a sentence is called, and its logarithm."""
+    value = formats.log(answer.log_partition)
+    if answer.found_by is None:
+        return "log Z", value
+    if answer.sign < 0:
+        return "log |p(x)|", f"{value}, p(x) is negative"
+    return "log p(x)", value
+
+
+def probability(found: Found) -> str:
+    """The probability of a tree, which an estimated model may give another sign."""
+    return ("" if found.sign > 0 else "-") + formats.probability(found.log_probability)
 
 
 def reason(answer: Answer) -> str:

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from inout._core.pipeline import in_order
 from inout.cli.grammars.loading import Line
-from inout.cli.grammars.pipeline import in_order
 from inout.grammars.parsing.analyses import Analyses
 from inout.grammars.parsing.parser import Parser
 from inout.grammars.parsing.parses import Parse
@@ -22,6 +22,7 @@ from inout.grammars.treebank import coarse_label, restore
 MOST_TREES = 100
 # Charts that a question keeps at once, measured on large grammars.
 CHARTS, CHARTS_WITH_POSTERIORS = 4, 12
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -35,16 +36,26 @@ class Request:
     count: bool = False
     picture: bool = False  # constituents, and all trees where they are few
     restore: bool = False
+    numbers: bool = True  # latent models: probabilities, and not the best tree alone
     max_words: int | None = None
 
 
 @dataclass(frozen=True)
 class Found:
-    """A tree; its probability is 0 where it is the best in some sense, but not the grammar's."""
+    """A tree; its probability is 0 where it is the best in some sense, but not the grammar's.
+
+    That of an estimated latent model may be negative, or above 1.
+    """
 
     tree: Any
     log_weight: float
     log_prob: float
+    sign: int = 1
+
+    @property
+    def log_probability(self) -> float:
+        """`log_prob` without the rounding that would take it above 0."""
+        return 0.0 if 0 < self.log_prob < _ROUNDING else self.log_prob
 
 
 @dataclass(frozen=True)
@@ -61,6 +72,11 @@ class Answer:
     all_trees: Sequence[Found] = ()
     unknown: Sequence[str] = ()
     reason: str | None = None
+    sign: int = 1
+    """Of the sentence's probability, whose absolute value has the logarithm `log_partition`."""
+
+    found_by: str | None = None
+    """With a latent model: what gave the tree, see `LatentParse.source`."""
 
 
 def treebank_label(symbol: str) -> str | None:
@@ -75,14 +91,19 @@ def treebank_label(symbol: str) -> str | None:
 
 def answers(parser: Parser, lines: Iterable[Line], request: Request) -> Iterator[Answer]:
     """The answer to each line, in order, as soon as it is there."""
+    given = seeded(lines, request.seed)
+    return in_order(partial(_answer, parser, request), given, torch.get_num_threads())
+
+
+def seeded(lines: Iterable[Line], seed: int | None) -> Iterator[tuple[Line, int]]:
+    """Each line with a seed of its own, so that threads do not mix up what is drawn."""
     generator = torch.Generator()
-    if request.seed is None:
+    if seed is None:
         generator.seed()
     else:
-        generator.manual_seed(request.seed)
-    # Each sentence has a seed of its own, so that threads do not mix up what is drawn.
-    seeded = ((line, int(torch.randint(2**62, (1,), generator=generator))) for line in lines)
-    return in_order(partial(_answer, parser, request), seeded, torch.get_num_threads())
+        generator.manual_seed(seed)
+    for line in lines:
+        yield line, int(torch.randint(2**62, (1,), generator=generator))
 
 
 def _answer(parser: Parser, request: Request, given: tuple[Line, int]) -> Answer:

@@ -11,9 +11,9 @@ from functools import partial
 import torch
 from rich.text import Text
 
+from inout._core.pipeline import in_order
 from inout.cli.grammars.loading import Line
 from inout.cli.grammars.parsing import refusal
-from inout.cli.grammars.pipeline import in_order
 from inout.cli.json_report import number
 from inout.cli.paper import Paper, bar_text
 from inout.grammars.parsing.parser import Parser

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
+from inout._core.pipeline import in_order
 from inout.grammars.grammar import Grammar
 from inout.grammars.parsing.analyses import Analyses
 from inout.grammars.parsing.marginals import Marginals
@@ -140,20 +139,9 @@ class Parser:
         self, sentences: Iterable[Words], method: str = "viterbi", *, label: Label | None = None
     ) -> Iterator[Parse]:
         """`parse` of many sentences, one after the other as they are ready, on all cores."""
-        # The kernels leave Python's lock to others. A few sentences wait, not all of them: the
-        # source may be a pipe, and the consumer slower than the parser.
-        threads = torch.get_num_threads()
-        pool = ThreadPoolExecutor(threads)
-        waiting: deque[Future[Parse]] = deque()
-        try:
-            for words in sentences:
-                waiting.append(pool.submit(self.parse, words, method, label=label))
-                if len(waiting) > 2 * threads:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+        # The kernels leave Python's lock to others.
+        parse = partial(self.parse, method=method, label=label)
+        return in_order(parse, sentences, torch.get_num_threads())
 
     def parse_all(
         self, sentences: Iterable[Words], method: str = "viterbi", *, label: Label | None = None

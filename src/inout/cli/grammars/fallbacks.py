@@ -1,0 +1,29 @@
+"""How latent models came to their trees where it was not the normal way, in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+# By `LatentParse.source`.
+ABOUT = {
+    "negative": "p(x) is negative: posteriors, being ratios, were used all the same",
+    "wider": "found with less pruning: the first chart had no tree with positive posteriors",
+    "unpruned": "found without pruning: pruned charts had no tree with positive posteriors",
+    "skeletal": "found by the skeletal rules: the model had no tree with positive posteriors",
+}
+_COUNTED = {
+    "negative": "the model's probability was negative (posteriors used all the same)",
+    "wider": "parsed with less pruning",
+    "unpruned": "parsed without pruning",
+    "skeletal": "parsed by the skeletal rules alone",
+}
+
+
+def notes(found_by: Counter[str | None], sentences: int) -> list[str]:
+    """How often it was another way than the normal one.
+
+    >>> notes(Counter(latent=297, negative=2, skeletal=1), 300)[1]
+    '1 of 300 sentences: parsed by the skeletal rules alone'
+    """
+    of = f"of {sentences:,} sentence{'' if sentences == 1 else 's'}"
+    return [f"{found_by[by]:,} {of}: {text}" for by, text in _COUNTED.items() if found_by[by]]

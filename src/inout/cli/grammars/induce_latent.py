@@ -1,0 +1,108 @@
+"""Training of a latent model on treebanks, for `inout induce --latent`."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from time import monotonic
+from typing import Any
+
+import torch
+
+from inout.cli.formats import duration, plural
+from inout.cli.progress import COMPILING, never_compiled
+from inout.latent.grammar import LatentGrammar
+from inout.latent.model import LPCFG
+from inout.latent.training_set import TrainingSet
+from inout.learning.latent_grammars import Method, Start, latent_grammar
+from inout.learning.progress import Callback, Progress, reporter
+
+KERNEL = "blocks"
+
+
+def train(
+    data: TrainingSet,
+    latent: int,
+    method: Method,
+    *,
+    start: Start,
+    seed: int | None,
+    options: dict[str, Any],
+    about: dict[str, Any],
+) -> LatentGrammar:
+    """The model, with bars that show how far its training is; `about` is kept in its file."""
+    began = monotonic()
+    generator = None if seed is None else torch.Generator().manual_seed(seed)
+    if method == "spectral":
+        made = latent_grammar(data, latent, method, generator=generator, progress=True)
+    else:
+        with em_bars(latent, start) as bars:
+            made = latent_grammar(
+                data,
+                latent,
+                method,
+                generator=generator,
+                progress=bars.show,
+                after_round=bars.after_round,
+                start=start,
+                **options,
+            )
+    known: dict[str, Any] = {"trees": len(data.trees), "seconds": round(monotonic() - began, 1)}
+    known |= {"seed": seed, "start": start if method == "em" else None, **options, **about}
+    told = {name: value for name, value in known.items() if value is not None}
+    return replace(made, training=made.training | told)
+
+
+class EMBars:
+    """A bar for each round of EM; a round ends with a smoothed model."""
+
+    def __init__(self, sizes: list[int], stack: ExitStack) -> None:
+        self._sizes, self._stack, self._round = sizes, stack, 0
+        self._show = self._opened()
+
+    def show(self, progress: Progress) -> None:
+        """Move the bar of this round."""
+        self._show(progress)
+
+    def after_round(self, model: LPCFG, size: int) -> None:
+        """Go on with the bar of the next round, if there is one."""
+        self._stack.close()
+        self._round += 1
+        if self._round < len(self._sizes):
+            self._show = self._opened()
+
+    def _opened(self) -> Callback:
+        name = "EM"
+        if len(self._sizes) > 1:
+            name = f"EM with {self._sizes[self._round]} of {self._sizes[-1]} values"
+        if never_compiled(KERNEL):
+            name = f"{COMPILING} · {name}"
+        return self._stack.enter_context(reporter(True, name))
+
+
+@contextmanager
+def em_bars(latent: int, start: Start) -> Iterator[EMBars]:
+    """Bars for EM with so many values, which begins with two and doubles them if it splits."""
+    sizes = [latent]
+    if start == "split":
+        sizes = [min(2**k, latent) for k in range(1, max(math.ceil(math.log2(latent)), 1) + 1)]
+    with ExitStack() as stack:
+        yield EMBars(sizes, stack)
+
+
+def put_model(out: str, made: LatentGrammar, began: float) -> None:
+    """Write the model, and say what it is and how long all took."""
+    made.save(out)
+    skeleton, values = made.model.skeleton, int(made.model.sizes.max())
+    parts = [
+        plural(len(skeleton.binary), "binary rule"),
+        plural(len(skeleton.lexical), "lexical rule"),
+        plural(len(skeleton.nonterminals), "nonterminal"),
+        plural(values, "latent value"),
+        made.training["method"],
+        duration(monotonic() - began),
+    ]
+    print(f"wrote {out}: {', '.join(parts)}", file=sys.stderr)

@@ -1,0 +1,129 @@
+"""Sentences parsed by a latent model, with the answers that those of a grammar get."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from inout._core.errors import FileError
+from inout._core.pipeline import in_order
+from inout.cli.grammars.loading import STANDARD_INPUT, Line, is_model
+from inout.cli.grammars.parsing import Answer, Found, Request, refusal, seeded, too_large
+from inout.latent.grammar import LatentGrammar
+from inout.latent.parsing.analyses import LatentAnalyses
+from inout.latent.parsing.labels import treebank_constituents
+from inout.latent.parsing.parser import WIDER, LatentParse, LatentParser
+from inout.latent.treebank import treebank_tree, with_words
+
+# Bytes of an edge of a chart, with what the passes keep for it.
+_EDGE = 48
+
+
+def load_model(path: str) -> LatentGrammar:
+    """The latent model in a file; other files are refused by what they are."""
+    if path == STANDARD_INPUT:
+        raise FileError("--model: a model must be in a file. Got -, which is standard input")
+    if Path(path).is_file() and not is_model(path):
+        raise FileError(
+            f"{path}: this is no latent model, as `inout induce --latent` writes them; a grammar "
+            "is given without --model"
+        )
+    return LatentGrammar.load(path)
+
+
+def answers(parser: LatentParser, lines: Iterable[Line], request: Request) -> Iterator[Answer]:
+    """The answer to each line, in order, as soon as it is there."""
+    given = seeded(lines, request.seed)
+    return in_order(partial(_answer, parser, request), given, torch.get_num_threads())
+
+
+def _answer(parser: LatentParser, request: Request, given: tuple[Line, int]) -> Answer:
+    line, seed = given
+    words = line.words
+    refused = _refusal(parser, len(words), request.max_words)
+    if refused is not None:
+        return Answer(line, words, reason=refused, found_by="none")
+    method: Any = request.method
+    parse = parser.parse(words, method)
+    tree = parse.tree
+    if tree is None:
+        reason = _reason(parser.grammar, words)
+        return Answer(line, words, unknown=parse.unknown, reason=reason, found_by=parse.source)
+    if not request.numbers:
+        found = Found(tree, -math.inf, -math.inf)
+        return Answer(line, words, trees=[found], unknown=parse.unknown, found_by=parse.source)
+    analyses = _analyses(parser, parse)
+    drawn: list[Any] = []
+    if request.samples:
+        drawn = analyses.sample(request.samples, torch.Generator().manual_seed(seed))
+    best, *samples = _found(analyses, [parse.skeletal_tree, *drawn])
+    return Answer(
+        line,
+        words,
+        analyses.log_partition,
+        [best],
+        samples,
+        constituents=_constituents(analyses) if request.picture else None,
+        unknown=parse.unknown,
+        sign=analyses.sign,
+        found_by=parse.source,
+    )
+
+
+def _reason(grammar: LatentGrammar, words: Sequence[str]) -> str:
+    """Why there is no tree."""
+    if not words:
+        return "the sentence has no words"
+    known = zip(words, grammar.vocabulary.replace(words), strict=True)
+    numbers = grammar.model.skeleton.word_numbers
+    missing = [word for word, replaced in known if replaced not in numbers]
+    return f"unknown: {', '.join(missing)}" if missing else "the rules of the model have none"
+
+
+def _analyses(parser: LatentParser, parse: LatentParse) -> LatentAnalyses:
+    """The chart that the tree came from, or that of the first try where it came from none."""
+    threshold = parser.threshold
+    if parse.source in ("wider", "unpruned") and threshold is not None:
+        parser = copy(parser)  # with the same coarse grammar, which is the larger part
+        parser.threshold = threshold * WIDER if parse.source == "wider" else None
+    return parser.given(parse.words)
+
+
+def _found(analyses: LatentAnalyses, trees: Sequence[Any]) -> list[Found]:
+    """Skeletal trees with their probabilities given the sentence, summed over latent values."""
+    known = [with_words(tree, analyses.known) for tree in trees]
+    logs, signs = analyses.model.tree_log_probs(known)
+    found = []
+    for tree, log_weight, sign in zip(trees, logs.tolist(), signs.tolist(), strict=True):
+        ratio = int(sign) * analyses.sign
+        log_prob = log_weight - analyses.log_partition if ratio else -math.inf
+        found.append(Found(treebank_tree(tree), log_weight, log_prob, ratio or 1))
+    return found
+
+
+def _constituents(analyses: LatentAnalyses) -> dict[tuple[str, int, int], float]:
+    """The posteriors of the treebank's labels, tags among them."""
+    merged: dict[tuple[str, int, int], float] = {}
+    if analyses.sign == 0:
+        return merged
+    for (symbol, i, j), value in analyses.posteriors.items():
+        for label in treebank_constituents(symbol, False):
+            merged[label, i, j] = merged.get((label, i, j), 0.0) + value
+    return merged
+
+
+def _refusal(parser: LatentParser, size: int, max_words: int | None) -> str | None:
+    """Why a sentence of this size is not parsed: too long, or too large without pruning."""
+    refused = refusal(parser.coarse.parser, size, max_words, posteriors=True)
+    if refused is not None or parser.threshold is not None:
+        return refused
+    splits = size**3 / 6
+    rules = len(parser.grammar.model.skeleton.binary)
+    # The other estimate is for numbers in each cell.
+    return too_large(size, int(_EDGE / 8 * rules * splits / max(size, 1) ** 2))

@@ -1,0 +1,1 @@
+"""Inside and outside passes over hypergraphs: items hold vectors, rules hold blocks."""

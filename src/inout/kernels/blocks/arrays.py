@@ -1,0 +1,59 @@
+"""`BlockRules` and `BlockGraph`: the arrays that the block kernels read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int32]
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class BlockRules:
+    """Binary rules a → b c with a block [m_a m_b m_c] each, somewhere in a vector of parameters."""
+
+    rules: Integers  # [r 3], sorted by a
+    sizes: Numbers  # [s]: m of each symbol
+    offsets: Numbers  # [r+1]: where the blocks begin among the parameters
+
+    @cached_property
+    def head_offsets(self) -> Numbers:
+        """The rules of symbol a are head_offsets[a] to head_offsets[a+1]: [s+1]."""
+        return np.searchsorted(self.rules[:, 0], np.arange(len(self.sizes) + 1)).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockGraph:
+    """Items that hold a vector each, and the ways to make them: leaves and groups of edges.
+
+    A group is one item made by one rule: from each pair of a left and a right item, its edges.
+    Groups of one item are side by side, behind the groups of the items that they are made from.
+    Several trees or sentences may lie in one graph; each item belongs to one of them.
+    """
+
+    symbols: Integers  # [v]
+    leaves: Integers  # [x]: items that are given
+    leaf_offsets: Numbers  # [x]: where their vectors are among the parameters
+    heads: Integers  # [g]
+    rules: Integers  # [g]
+    ends: Numbers  # [g+1]: the edges of group g are ends[g] to ends[g+1]
+    lefts: Integers  # [e]
+    rights: Integers  # [e]
+    roots: Integers  # [z]: items
+    root_offsets: Numbers  # [z]: where their vectors are among the parameters
+    owners: Integers  # [z]: the tree or sentence of each root
+    num_owners: int
+
+    @cached_property
+    def by_rule(self) -> Numbers:
+        """The groups in the order of their rules: [g]."""
+        return np.argsort(self.rules, kind="stable")
+
+    @cached_property
+    def sorted_rules(self) -> Integers:
+        """The rules of the groups in this order: [g]."""
+        return self.rules[self.by_rule]

@@ -1,0 +1,1 @@
+"""The hypergraph of a sentence under binary rules."""

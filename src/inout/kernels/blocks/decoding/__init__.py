@@ -1,0 +1,1 @@
+"""The best tree of a block graph, and random ones."""

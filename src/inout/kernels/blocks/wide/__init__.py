@@ -1,0 +1,1 @@
+"""Passes over block graphs where each entry of each vector has an exponent of its own."""

@@ -1,0 +1,106 @@
+"""`LatentGrammar`: a latent model with all that is needed to parse text with it, and its file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
+
+from inout._core.errors import ArgumentError, FileError
+from inout.grammars.words import Vocabulary
+from inout.io.files import read_bytes, write_bytes
+from inout.latent.layout import Layout
+from inout.latent.model import LPCFG
+from inout.latent.skeleton import Skeleton
+
+VERSION = 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LatentGrammar:
+    """A latent model, the probabilities of its skeletal rules, and the words that it knows."""
+
+    model: LPCFG
+    skeletal: LPCFG
+    """The same rules with one latent value each, for the coarse pass and as a last resort."""
+
+    vocabulary: Vocabulary
+    training: dict[str, Any] = field(default_factory=dict)
+    """How it was made: plain data for people."""
+
+    def __post_init__(self) -> None:
+        if (self.skeletal.sizes != 1).any():
+            raise ArgumentError("skeletal must have one latent value for each nonterminal")
+        if self.skeletal.skeleton is not self.model.skeleton:
+            raise ArgumentError("model and skeletal must have the same Skeleton")
+
+    def save(self, path: str | Path) -> None:
+        """Write the grammar as safetensors, whole or not at all."""
+        skeleton = self.model.skeleton
+        arrays = {
+            "parameters": self.model.parameters,
+            "skeletal": self.skeletal.parameters,
+            "sizes": self.model.sizes,
+            "binary": skeleton.binary,
+            "lexical": skeleton.lexical,
+        }
+        content = {
+            "version": VERSION,
+            "nonterminals": list(skeleton.nonterminals),
+            "words": list(skeleton.words),
+            "vocabulary": self.vocabulary.to_dict(),
+            "training": self.training,
+        }
+        write_bytes(path, save_arrays(arrays, {"inout-latent": json.dumps(content)}))
+
+    @staticmethod
+    def load(path: str | Path) -> LatentGrammar:
+        """The grammar in a file that `save` wrote; `FileError` for any other file."""
+        data = read_bytes(path)
+        try:
+            arrays, content = load_arrays(data), _content(data)
+            if content["version"] != VERSION:
+                raise FileError(
+                    f"{path}: the model has version {content['version']}; this inout reads {VERSION}"
+                )
+            skeleton = Skeleton(
+                tuple(content["nonterminals"]),
+                tuple(content["words"]),
+                arrays["binary"],
+                arrays["lexical"],
+            )
+            return LatentGrammar(
+                LPCFG(Layout(skeleton, arrays["sizes"]), arrays["parameters"]),
+                LPCFG(Layout(skeleton, 1), arrays["skeletal"]),
+                Vocabulary.from_dict(content["vocabulary"]),
+                content["training"],
+            )
+        except (SafetensorError, KeyError, TypeError, ValueError, ArgumentError) as error:
+            raise FileError(f"{path}: this is no latent grammar of inout: {error}") from error
+
+    def __repr__(self) -> str:
+        return f"LatentGrammar({self.model.describe()})"
+
+
+def is_latent_grammar(path: str | Path) -> bool:
+    """Whether a file begins like one that `LatentGrammar.save` writes."""
+    try:
+        with Path(path).open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            return b'"inout-latent"' in file.read(min(length, 4096))
+    except OSError:
+        return False
+
+
+def _content(data: bytes) -> dict[str, Any]:
+    """What the header says besides the arrays: safetensors reads it from files only."""
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    content: dict[str, Any] = json.loads(header["__metadata__"]["inout-latent"])
+    return content

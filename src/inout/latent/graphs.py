@@ -1,0 +1,91 @@
+"""Block graphs of skeletal trees and of sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inout.kernels.blocks.arrays import BlockGraph, BlockRules
+from inout.kernels.blocks.charting import cpu as charting
+from inout.latent.layout import Layout
+from inout.latent.trees import SkeletalTrees
+
+_chart: Callable[..., Any] = charting.chart
+Mask = NDArray[np.bool_]
+
+
+def block_rules(layout: Layout) -> BlockRules:
+    """The binary rules of a layout, as the kernels read them."""
+    return BlockRules(layout.skeleton.binary, layout.sizes, layout.block_offsets)
+
+
+def graph_of_trees(layout: Layout, trees: SkeletalTrees) -> BlockGraph:
+    """One item for each node; all trees side by side, from the leaves up."""
+    leaves, inner = np.flatnonzero(trees.is_leaf), np.flatnonzero(~trees.is_leaf)
+    # Nodes of one rule one after the other, as far as the heights allow: its block stays in cache.
+    inner = inner[np.lexsort((trees.rules[inner], trees.heights[inner]))]
+    return BlockGraph(
+        symbols=trees.labels.astype(np.int32),
+        leaves=leaves.astype(np.int32),
+        leaf_offsets=layout.lexical_offsets[trees.rules[leaves]],
+        heads=inner.astype(np.int32),
+        rules=trees.rules[inner].astype(np.int32),
+        ends=np.arange(len(inner) + 1),
+        lefts=trees.lefts[inner].astype(np.int32),
+        rights=trees.rights[inner].astype(np.int32),
+        roots=trees.roots.astype(np.int32),
+        root_offsets=layout.root_offsets[trees.labels[trees.roots]],
+        owners=np.arange(len(trees), dtype=np.int32),
+        num_owners=len(trees),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Chart:
+    """The graph of a sentence, with the words that each item spans."""
+
+    graph: BlockGraph
+    spans: NDArray[np.int32]  # [v 2]
+    leaf_rules: NDArray[np.int64]  # [x]: the lexical rule of each leaf item
+    num_words: int
+
+
+def chart_of_sentence(layout: Layout, words: Sequence[int], allowed: Mask | None = None) -> Chart:
+    """All trees of a sentence of word numbers, or those with allowed [n n+1 a] symbols alone.
+
+    Unknown words (-1) have no lexical rule, and the sentence then no tree. Time: the rules of the
+    allowed symbols for each span, and the splits of those that apply.
+    """
+    skeleton, n = layout.skeleton, len(words)
+    entries = [skeleton.rules_of_word[x] if x >= 0 else np.empty(0, np.int64) for x in words]
+    positions = np.repeat(np.arange(n), [len(entry) for entry in entries])
+    rules = np.concatenate([np.empty(0, np.int64), *entries])
+    symbols = skeleton.lexical[rules, 0]
+    if allowed is None:
+        allowed = np.empty((0, 0, 0), np.bool_)
+    else:
+        kept = allowed[positions, positions + 1, symbols]
+        positions, rules, symbols = positions[kept], rules[kept], symbols[kept]
+    made = block_rules(layout)
+    found = _chart(n, made.rules, made.head_offsets, positions, symbols, allowed)
+    item_symbols, spans, heads, group_rules, ends, lefts, rights = found
+    roots = np.flatnonzero((spans[:, 0] == 0) & (spans[:, 1] == n))
+    graph = BlockGraph(
+        symbols=item_symbols,
+        leaves=np.arange(len(rules), dtype=np.int32),
+        leaf_offsets=layout.lexical_offsets[rules],
+        heads=heads,
+        rules=group_rules,
+        ends=ends,
+        lefts=lefts,
+        rights=rights,
+        roots=roots.astype(np.int32),
+        root_offsets=layout.root_offsets[item_symbols[roots]],
+        owners=np.zeros(len(roots), np.int32),
+        num_owners=1,
+    )
+    return Chart(graph, spans, rules, n)

@@ -1,0 +1,1 @@
+"""Sentences under a latent-variable grammar."""

@@ -1,0 +1,126 @@
+"""`LatentAnalyses`: the trees of one sentence under a latent-variable grammar."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from nltk.tree import Tree
+from numpy.typing import NDArray
+
+from inout._core.checks import at_least
+from inout._core.errors import ArgumentError
+from inout.kernels.blocks.decoding.op import sample_items
+from inout.kernels.blocks.op import BlockPasses
+from inout.kernels.blocks.powers import ldexp
+from inout.latent.graphs import Chart, block_rules
+from inout.latent.model import LPCFG
+from inout.latent.parsing.decoding import Method, best_items
+from inout.latent.parsing.labels import ConstituentTable
+from inout.latent.parsing.pruning import CoarseGrammar
+
+Places = dict[tuple[str, int, int], float]
+"""A number for nonterminal a over words i to j-1."""
+
+
+@dataclass(frozen=True, eq=False)
+class LatentAnalyses:
+    """All trees of a sentence that are in its chart, summed over their latent values."""
+
+    words: tuple[str, ...]
+    """The words as they were given."""
+
+    known: Sequence[str]
+    """The words with classes for those that the grammar does not have."""
+
+    model: LPCFG
+    chart: Chart
+    table: ConstituentTable
+    coarse: CoarseGrammar
+
+    @cached_property
+    def passes(self) -> BlockPasses:
+        """The inside and outside passes."""
+        return BlockPasses(block_rules(self.model.layout), self.chart.graph, self.model.parameters)
+
+    @property
+    def log_partition(self) -> float:
+        """log |p(x)|; -inf where p(x) is 0."""
+        return float(self.passes.log_partitions[0])
+
+    @property
+    def sign(self) -> int:
+        """The sign of p(x): that of an estimate may be -1, or 0."""
+        return int(np.sign(self.passes.partitions[0][0]))
+
+    @property
+    def posteriors(self) -> Places:
+        """μ(a, i, j) / p(x): how many constituents a over words i to j-1 to expect."""
+        return self._places(self.passes.expected_items)
+
+    @property
+    def marginals(self) -> Places:
+        """μ(a, i, j), the sum of p(τ) over the trees of the sentence with a over words i to j-1.
+
+        0 where the numbers are too small for a float; `posteriors` and `log_partition` are not.
+        """
+        mantissas, powers = self.passes.partitions
+        return self._places(ldexp(self.passes.expected_items * mantissas[0], powers[:1]))
+
+    def _places(self, values: NDArray[np.float64]) -> Places:
+        names, symbols = self.model.skeleton.nonterminals, self.chart.graph.symbols.tolist()
+        items = zip(symbols, self.chart.spans.tolist(), values.tolist(), strict=True)
+        return {(names[a], i, j): value for a, (i, j), value in items}
+
+    def lost_mass(self) -> float:
+        """The share of the sentence's probability under the skeletal rules that pruning lost."""
+        return self.coarse.lost_mass(self.known, self.chart)
+
+    def best_tree(self, method: Method = "max_rule") -> Tree | None:
+        """The best tree in the model's labels; None where the sentence has no mass.
+
+        See `decoding.best_items` for the methods goodman, min_risk and max_rule. Posteriors are
+        ratios: a negative p(x) does them no harm.
+        """
+        if self.sign == 0:
+            return None
+        items = best_items(self.passes, self.chart, self.table, method)
+        return None if items is None else self._tree(items.tolist())
+
+    def sample(self, n: int, generator: torch.Generator) -> list[Tree]:
+        """n independent trees in the model's labels, each as likely as it is given the sentence.
+
+        Trees are drawn from the top down, each node with its latent value, which is not kept; the
+        model must have no negative parameters. None without a tree. What is drawn depends on the
+        state of the generator alone, and sample x not on the number of samples. Costs what
+        `sample_items` says.
+        """
+        n = at_least("n", n, 0)
+        if not isinstance(generator, torch.Generator):
+            raise ArgumentError(f"generator must be a torch.Generator. Got {generator!r:.80}")
+        if not self.model.is_nonnegative:
+            raise ArgumentError(
+                "model must have no negative parameters to draw trees from it. Got one that has, "
+                "as spectral learning makes them (`best_tree` works with it)"
+            )
+        if self.sign == 0:
+            return []
+        seed = int(torch.randint(2**62, (1,), generator=generator, device=generator.device))
+        found = sample_items(self.passes, self.chart.num_words, n, seed)
+        return [self._tree(row) for row in found.tolist()]
+
+    def _tree(self, items: list[int]) -> Tree:
+        """The tree of items in preorder."""
+        names, spans = self.model.skeleton.nonterminals, self.chart.spans
+        waiting: list[Tree] = []
+        for item in reversed(items):
+            label = names[self.chart.graph.symbols[item]]
+            i, j = spans[item]
+            if j == i + 1:
+                waiting.append(Tree(label, [self.words[i]]))
+            else:
+                waiting.append(Tree(label, [waiting.pop(), waiting.pop()]))
+        return waiting.pop()

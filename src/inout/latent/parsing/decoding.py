@@ -1,0 +1,68 @@
+"""The best tree of a sentence by the posteriors of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inout._core.errors import ArgumentError
+from inout.kernels.blocks.decoding import cpu
+from inout.kernels.blocks.op import BlockPasses
+from inout.latent.graphs import Chart
+from inout.latent.parsing.labels import ConstituentTable
+
+_best_edges: Callable[..., Any] = cpu.best_edges
+_walk: Callable[..., Any] = cpu.walk
+
+Vector = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+Method = Literal["goodman", "min_risk", "max_rule"]
+
+
+def best_items(
+    passes: BlockPasses, chart: Chart, table: ConstituentTable, method: Method
+) -> Numbers | None:
+    """The items of the best tree in preorder, None where there is none.
+
+    goodman: the largest Σ of posteriors μ(a, i, j) / p(x) over its nodes (Goodman 1996). min_risk:
+    over the constituents of the treebank that they stand for, less 1/2 for each: the fewest wrong
+    and missing constituents to expect; what is no constituent, as tags, is decided as by goodman
+    where there is a choice. max_rule: the largest product of the posteriors of its
+    rules (Petrov & Klein 2007); a rule with a posterior of 0 or less is in no such tree.
+    """
+    graph, items = chart.graph, passes.expected_items
+    edges = ties = np.zeros(0)
+    if method == "goodman":
+        gains = items
+    elif method == "min_risk":
+        gains = table.gains(graph.symbols, chart.spans, chart.num_words, items)
+        ties = items
+    elif method == "max_rule":
+        gains = np.zeros(len(items))
+        gains[graph.leaves] = _logs(items[graph.leaves])
+        edges = _logs(passes.expected_edges)
+    else:
+        raise ArgumentError(f"method must be one of {', '.join(get_args(Method))}. Got {method!r}")
+    best = np.full(len(items), -np.inf)
+    best[graph.leaves] = gains[graph.leaves]
+    second = np.zeros(len(items))
+    if len(ties):
+        second[graph.leaves] = ties[graph.leaves]
+    choices = np.full((len(items), 2), -1, np.int64)
+    arrays = graph.heads, graph.rules, graph.ends, graph.lefts, graph.rights
+    _best_edges(arrays, gains, edges, ties, best, second, choices)
+    # The whole sentence may be a symbol that never is a root: only μ above 0 will do there.
+    roots = graph.roots[items[graph.roots] > 0]
+    if not len(roots) or best[roots].max() == -np.inf:
+        return None
+    found, groups = np.empty((2, 2 * chart.num_words - 1), np.int64)
+    top = roots[np.lexsort((second[roots], best[roots]))[-1]]
+    _walk(arrays, choices, top, found, groups)
+    return found
+
+
+def _logs(values: Vector) -> Vector:
+    return np.log(values, out=np.full(len(values), -np.inf), where=values > 0)

@@ -1,0 +1,155 @@
+"""`LatentParser`: sentences under a latent-variable grammar, from coarse to fine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from nltk.tree import Tree
+
+from inout._core.errors import ArgumentError
+from inout._core.pipeline import in_order
+from inout.latent.grammar import LatentGrammar
+from inout.latent.graphs import chart_of_sentence
+from inout.latent.parsing.analyses import LatentAnalyses
+from inout.latent.parsing.decoding import Method
+from inout.latent.parsing.labels import Constituents, ConstituentTable, treebank_constituents
+from inout.latent.parsing.pruning import CoarseGrammar
+from inout.latent.treebank import treebank_tree
+
+Source = Literal["latent", "negative", "wider", "unpruned", "skeletal", "none"]
+
+WIDER = 1e-3  # the second threshold is this share of the first
+MOST_WORDS_UNPRUNED = 60  # the chart of a longer sentence may take gigabytes
+
+
+@dataclass(frozen=True)
+class LatentParse:
+    """The tree that was found for a sentence, and by which means."""
+
+    words: tuple[str, ...]
+    """The words as they were given."""
+
+    skeletal_tree: Tree | None
+    """The tree with the labels of the model."""
+
+    source: Source
+    """What gave the tree: the model (latent), the model though its p(x) is below 0 (negative),
+    with less pruning (wider) or none (unpruned), the skeletal rules (skeletal), nothing (none)."""
+
+    unknown: tuple[str, ...] = ()
+    """The words that the grammar does not have, classes aside."""
+
+    @property
+    def tree(self) -> Tree | None:
+        """The tree as the treebank would have it."""
+        return None if self.skeletal_tree is None else treebank_tree(self.skeletal_tree)
+
+
+class LatentParser:
+    """Parses with a latent model: sums over latent values are exact, best trees by posteriors.
+
+    threshold: symbols that the skeletal rules expect less often than this over a span are not
+    looked at there; None for no pruning, which takes seconds for a long sentence. `label` says
+    which constituents count in `min_risk`.
+
+    An estimated model may give a sentence a negative mass, or none. Posteriors are ratios, and
+    those of a negative mass are as good as others: they are used. Without mass, or without a tree
+    whose parts have positive posteriors, `parse` falls back, in this order: a lower threshold; no
+    pruning, for up to 60 words; the most probable tree of the skeletal rules; no tree.
+    `LatentParse.source` tells which it was, so that one can count.
+    """
+
+    def __init__(
+        self,
+        grammar: LatentGrammar,
+        *,
+        threshold: float | None = 1e-5,
+        label: Constituents = treebank_constituents,
+    ) -> None:
+        if threshold is not None and not 0 < threshold < 1:
+            raise ArgumentError(
+                f"threshold must be between 0 and 1, or None for no pruning. Got {threshold!r}"
+            )
+        self.grammar, self.threshold = grammar, threshold
+        self.coarse = CoarseGrammar(grammar.skeletal)
+        self._table = ConstituentTable(grammar.model.skeleton.nonterminals, label)
+
+    def given(self, words: Sequence[str]) -> LatentAnalyses:
+        """The trees of a sentence, or those that pruning leaves, for all questions about them.
+
+        A sentence that the skeletal rules cannot parse has no tree, and so no chart to prune.
+        """
+        _refuse_text(words)
+        return self._given(words, self._expected(words), self.threshold)
+
+    def _expected(self, words: Sequence[str]) -> Any:
+        if self.threshold is None:
+            return None
+        return self.coarse.expected(self.grammar.vocabulary.replace(words))
+
+    def _given(
+        self, words: Sequence[str], expected: Any, threshold: float | None
+    ) -> LatentAnalyses:
+        model, known = self.grammar.model, self.grammar.vocabulary.replace(words)
+        allowed = None if threshold is None or expected is None else expected >= threshold
+        numbers = [model.skeleton.word_numbers.get(word, -1) for word in known]
+        chart = chart_of_sentence(model.layout, numbers, allowed)
+        return LatentAnalyses(tuple(words), known, model, chart, self._table, self.coarse)
+
+    def parse(self, words: Sequence[str], method: Method = "max_rule") -> LatentParse:
+        """The best tree of a sentence by one of the methods of `decoding.best_items`."""
+        _refuse_text(words)
+        if not words:
+            return LatentParse((), None, "none")
+        unknown = tuple(self.grammar.vocabulary.unknown(words))
+        expected = self._expected(words)
+        if self.threshold is None:
+            tries: list[tuple[Source, float | None]] = [("latent", None)]
+        elif expected is None:  # no tree at all, whatever the latent values
+            tries = []
+        else:
+            tries = [("latent", self.threshold), ("wider", self.threshold * WIDER)]
+            if len(words) <= MOST_WORDS_UNPRUNED:
+                tries.append(("unpruned", None))
+        for source, threshold in tries:
+            analyses = self._given(words, expected, threshold)
+            tree = analyses.best_tree(method)
+            if tree is not None:
+                if source == "latent" and analyses.sign < 0:
+                    source = "negative"
+                return LatentParse(tuple(words), tree, source, unknown)
+        tree = self._skeletal(words)
+        return LatentParse(tuple(words), tree, "none" if tree is None else "skeletal", unknown)
+
+    def _skeletal(self, words: Sequence[str]) -> Tree | None:
+        found = self.coarse.parser.parse(self.grammar.vocabulary.replace(words)).tree
+        if found is None:
+            return None
+        (below,) = found  # the grammar has a start symbol of its own above the roots
+        for place, word in zip(below.treepositions("leaves"), words, strict=True):
+            below[place] = word
+        return below
+
+    def parse_each(
+        self, sentences: Iterable[Sequence[str]], method: Method = "max_rule"
+    ) -> Iterator[LatentParse]:
+        """`parse` of many sentences, one after the other as they are ready, on all cores."""
+        return in_order(partial(self.parse, method=method), sentences, torch.get_num_threads())
+
+    def parse_all(
+        self, sentences: Iterable[Sequence[str]], method: Method = "max_rule"
+    ) -> list[LatentParse]:
+        """`parse` of many sentences, on all cores."""
+        return list(self.parse_each(sentences, method))
+
+    def __repr__(self) -> str:
+        return f"LatentParser({self.grammar!r}, threshold={self.threshold})"
+
+
+def _refuse_text(words: Sequence[str]) -> None:
+    if isinstance(words, str):
+        raise ArgumentError("words must be a sequence of words. Got a str; split it first")

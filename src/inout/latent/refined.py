@@ -1,0 +1,50 @@
+"""A latent-variable grammar of probabilities as an ordinary grammar, one symbol for each value."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from inout._core.errors import ArgumentError
+from inout.grammars.grammar import Grammar
+from inout.grammars.rule import Rule, Terminal
+from inout.latent.model import LPCFG
+
+
+def refined_grammar(model: LPCFG, start: str = "TOP") -> Grammar:
+    """The grammar with the rules start → a_h, a_h → b_i c_j and a_h → x of positive weight.
+
+    A nonterminal with a single value keeps its name. A tree of the model has the sum of the
+    weights of its refined trees. Negative parameters raise ArgumentError.
+
+    >>> from inout.latent.layout import Layout
+    >>> from inout.latent.skeleton import Skeleton
+    >>> skeleton = Skeleton.of([("S", "A", "A")], [("A", "x")])
+    >>> model = LPCFG(Layout(skeleton, [1, 2]), np.array([1, 0, 0, 0.5, 1, 0, 1, 0, 0], float))
+    >>> print(refined_grammar(model).to_text("nltk"), end="")
+    %start TOP
+    TOP -> S [1]
+    A_0 -> 'x' [0.5]
+    A_1 -> 'x' [1]
+    S -> A_0 A_1 [1]
+    """
+    if not model.is_nonnegative:
+        raise ArgumentError("model must have no negative parameters to be an ordinary grammar")
+    if start in model.skeleton.nonterminals:
+        raise ArgumentError(f"start must be no nonterminal of the model. Got {start!r}")
+    layout, skeleton = model.layout, model.skeleton
+    names = [
+        [name] if size == 1 else [f"{name}_{h}" for h in range(size)]
+        for name, size in zip(skeleton.nonterminals, layout.sizes.tolist(), strict=True)
+    ]
+    every = [start, *(name for group in names for name in group)]
+    if len(set(every)) < len(every):
+        name = next(name for name in every if every.count(name) > 1)
+        raise ArgumentError(f"the refined symbols must have different names. Got {name} twice")
+    rules: list[Rule] = [Rule(start, (name,)) for group in names for name in group]
+    for a, x in skeleton.lexical.tolist():
+        rules += [Rule(name, (Terminal(skeleton.words[x]),)) for name in names[a]]
+    for a, b, c in skeleton.binary.tolist():
+        rules += [Rule(p, (q, r)) for p in names[a] for q in names[b] for r in names[c]]
+    used = np.flatnonzero(model.parameters > 0)
+    log_weights = np.log(model.parameters[used])
+    return Grammar(start, [rules[place] for place in used.tolist()], log_weights)

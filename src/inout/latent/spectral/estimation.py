@@ -1,0 +1,143 @@
+"""`spectral`: a latent-variable grammar from trees, without a starting point or iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from inout._core.errors import ArgumentError
+from inout.latent.model import LPCFG
+from inout.latent.spectral.features import DEFAULT, Features
+from inout.latent.spectral.moments import grammar_of
+from inout.latent.spectral.projection import Solver
+from inout.latent.spectral.shrinkage import NONE, Shrinkage
+from inout.latent.spectral.vectors import Conditioning, NodeVectors, Projecting, node_vectors
+from inout.latent.trees import SkeletalTrees
+
+Numbers = NDArray[np.int64]
+Vector = NDArray[np.float64]
+
+_SEED = 20120708
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SpectralEstimate:
+    """The grammar that `spectral` found, and how well the trees told it."""
+
+    model: LPCFG
+    singular_values: tuple[Vector, ...]  # of Ω of each nonterminal, largest first
+    conditioning: Conditioning
+    vectors: NodeVectors | None  # if asked for
+
+    @property
+    def sizes(self) -> Numbers:
+        """The number of latent values of each nonterminal: [a]."""
+        return self.model.sizes
+
+
+def spectral(
+    trees: SkeletalTrees,
+    latent: int = 16,
+    *,
+    threshold: float = 0.0,
+    features: Features = DEFAULT,
+    fewest: float = 5.0,
+    scaling: float | None = 5.0,
+    support: float = 20.0,
+    centred: bool = True,
+    worst_condition: float = 1e6,
+    shrinkage: Shrinkage | None = Shrinkage(),  # noqa: B008 (frozen)
+    weights: Vector | None = None,
+    solver: Solver = "auto",
+    generator: torch.Generator | None = None,
+    keep_vectors: bool = False,
+    progress: bool = False,
+) -> SpectralEstimate:
+    """The grammar of trees by the method of moments (Cohen et al. 2012, figures 7 and 8).
+
+    For each nonterminal a, with features φ of inside and ψ of outside trees of all of its nodes:
+
+        Ωᵃ = E[φ ψᵀ] ≈ U S Vᵀ,   Y = Uᵀ φ,   Z = Vᵀ ψ,   Σᵃ = E[Y Zᵀ]
+        C^{a→b c} = E[[a→b c] Z ⊗ Y₂ ⊗ Y₃] (Σᵃ)⁻¹,   c∞_{a→x} = E[[a→x] Z] (Σᵃ)⁻¹
+        c¹_a = E[[a] Y], at roots
+
+    If trees come from an L-PCFG whose latent values the features tell apart, probabilities of
+    trees and marginals converge to the true ones at the rate 1/√(number of trees). Averages are
+    over all nodes, each with the weight of its tree: one node drawn from each tree, as in section
+    7.1, would make inside and outside trees depend on each other through the size of the tree.
+
+    latent: the most values that a nonterminal may have. It has fewer where its features have a
+    lower rank, where singular values are at most `threshold` times the largest, or where its nodes
+    weigh less than `support` for each value.
+
+    centred: the constant is kept as a direction of its own, and the others are of covariances
+    instead of Ω. The ranks, and what is estimated in the limit, are the same; but the first number
+    of an inside vector is now p(tree | a), probabilities of all trees add up to 1 for any number
+    of values, and one value makes it the treebank grammar. False: the paper's own form.
+
+    fewest, scaling: features of smaller weight are left out, and features are scaled by their
+    frequency, see `feature_matrix`. Other `features`: see `Features`.
+
+    worst_condition: directions in which Σᵃ is smaller than its largest singular value by more than
+    this are dropped, and `SpectralEstimate.conditioning` says where. shrinkage: how moments of
+    rare rules are drawn towards simpler ones, None for not at all.
+
+    weights [t]: how often each tree counts, default 1. generator: for random projections of
+    large sets, see `decompose`; default one that is the same every time.
+
+    The parameters may be negative. O(nodes · (features · m + m³)) time; memory is that of the
+    keys of all features and of two vectors for each node.
+
+    >>> from nltk.tree import Tree
+    >>> from inout.latent.trees import SkeletalTrees
+    >>> agreeing = [Tree.fromstring(text) for text in ("(S (A x) (A x))", "(S (A y) (A y))")]
+    >>> trees = SkeletalTrees.of(agreeing)
+    >>> model = spectral(trees, fewest=1, support=1, shrinkage=None).model
+    >>> model.sizes.tolist()
+    [1, 2]
+    >>> c = model.layout.block(model.parameters, 0)  # [1 2 2]
+    >>> x, y = (model.layout.lexical(model.parameters, rule) for rule in (0, 1))
+    >>> print(f"{(c @ x @ x)[0]:.3f} {abs(c @ y @ x)[0]:.3f}")  # p(S → x x), p(S → x y)
+    0.500 0.000
+    """
+    how = Projecting(latent, threshold, fewest, scaling, support, centred, worst_condition, solver)
+    of_nodes = _node_weights(trees, weights)
+    if generator is None:
+        generator = torch.Generator().manual_seed(_SEED)
+    with _bar(progress, len(trees.labels)) as tell:
+        vectors = node_vectors(trees, features, of_nodes, how, generator=generator, tell=tell)
+        model = grammar_of(trees, vectors, of_nodes, shrinkage or NONE)
+    return SpectralEstimate(
+        model, vectors.singular_values, vectors.conditioning, vectors if keep_vectors else None
+    )
+
+
+def _node_weights(trees: SkeletalTrees, weights: Vector | None) -> Vector:
+    """The weight of each node, which is that of its tree."""
+    if weights is None:
+        weights = np.ones(len(trees))
+    if weights.shape != (len(trees),):
+        raise ArgumentError(f"weights must be [{len(trees)}]. Got {list(weights.shape)}")
+    if not np.isfinite(weights).all() or (weights < 0).any() or not weights.sum() > 0:
+        raise ArgumentError("weights must be finite, at least 0, and not all 0")
+    return np.asarray(weights, np.float64)[trees.trees]
+
+
+@contextmanager
+def _bar(shown: bool, total: int) -> Iterator[Callable[[int], None]]:
+    """The function to tell how many nodes are done: it moves a bar on stderr, if a terminal."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    if not shown or not console.is_terminal:
+        yield lambda done: None
+        return
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task("spectral", total=total)
+        yield lambda done: bar.update(task, completed=done)

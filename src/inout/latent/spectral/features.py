@@ -1,0 +1,332 @@
+"""Feature functions of inside and outside trees: what spectral learning sees of a node.
+
+A feature function takes `SkeletalTrees` and gives each node one number that names what it saw
+there, or -1 where it saw nothing. Numbers are compared among nodes of the same label only, and
+may be any that are convenient; each (label, function, number) is one indicator feature. An inside
+function must look at nothing but the subtree of a node, an outside function at nothing but the
+rest of its tree: all that is proved about the method rests on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inout._core.errors import ArgumentError
+from inout.latent.spectral.heads import HeadTable, head_leaves
+from inout.latent.trees import SkeletalTrees
+
+Numbers = NDArray[np.int64]
+FeatureFunction = Callable[[SkeletalTrees], Numbers]
+
+
+@dataclass(frozen=True)
+class Features:
+    """Named inside and outside feature functions.
+
+    >>> few = Features({"rule": rule}, {"parent": parent_rule})
+    >>> list(few.with_inside(length=span_length).inside)
+    ['rule', 'length']
+    """
+
+    inside: Mapping[str, FeatureFunction]
+    outside: Mapping[str, FeatureFunction]
+
+    def with_inside(self, **functions: FeatureFunction) -> Features:
+        """These and more inside functions."""
+        return Features({**self.inside, **functions}, self.outside)
+
+    def with_outside(self, **functions: FeatureFunction) -> Features:
+        """These and more outside functions."""
+        return Features(self.inside, {**self.outside, **functions})
+
+    def without(self, *names: str) -> Features:
+        """These but for the functions of some names."""
+        unknown = set(names) - set(self.inside) - set(self.outside)
+        if unknown:
+            raise ArgumentError(f"names must be of features. Got {', '.join(sorted(unknown))}")
+        return Features(
+            {name: f for name, f in self.inside.items() if name not in names},
+            {name: f for name, f in self.outside.items() if name not in names},
+        )
+
+
+def pair(first: Numbers, second: Numbers) -> Numbers:
+    """One number for each pair of numbers; -1 where either is -1.
+
+    >>> pair(np.array([0, 1, -1]), np.array([2, 0, 1])).tolist()
+    [2, 3, -1]
+    """
+    width = int(second.max(initial=0)) + 1
+    return np.where((first >= 0) & (second >= 0), first * width + second, -1)
+
+
+def both(first: FeatureFunction, second: FeatureFunction) -> FeatureFunction:
+    """The function that sees what two functions see, where both see something."""
+    return lambda trees: pair(first(trees), second(trees))
+
+
+# Inside ------------------------------------------------------------------------------------------
+
+
+def rule(trees: SkeletalTrees) -> Numbers:
+    """The rule of the node; above a word, that is the word."""
+    return np.where(trees.is_leaf, trees.rules + len(trees.skeleton.binary), trees.rules)
+
+
+def left_label(trees: SkeletalTrees) -> Numbers:
+    """The label of the left child."""
+    return _there(trees.labels, trees.lefts)
+
+
+def right_label(trees: SkeletalTrees) -> Numbers:
+    """The label of the right child."""
+    return _there(trees.labels, trees.rights)
+
+
+def left_rule(trees: SkeletalTrees) -> Numbers:
+    """The rules of the node and of its left child."""
+    return pair(rule(trees), _there(rule(trees), trees.lefts))
+
+
+def right_rule(trees: SkeletalTrees) -> Numbers:
+    """The rules of the node and of its right child."""
+    return pair(rule(trees), _there(rule(trees), trees.rights))
+
+
+def span_length(trees: SkeletalTrees) -> Numbers:
+    """The number of words below the node, roughly; nothing above a word."""
+    return np.where(trees.is_leaf, -1, binned(trees.ends - trees.starts))
+
+
+def first_word(trees: SkeletalTrees) -> Numbers:
+    """The first word below the node; nothing above a word."""
+    return np.where(trees.is_leaf, -1, trees.words[_positions(trees, trees.starts)])
+
+
+def last_word(trees: SkeletalTrees) -> Numbers:
+    """The last word below the node; nothing above a word."""
+    return np.where(trees.is_leaf, -1, trees.words[_positions(trees, trees.ends - 1)])
+
+
+def first_tag(trees: SkeletalTrees) -> Numbers:
+    """The label above the first word below the node; nothing above a word."""
+    return np.where(trees.is_leaf, -1, _tags(trees)[_positions(trees, trees.starts)])
+
+
+def last_tag(trees: SkeletalTrees) -> Numbers:
+    """The label above the last word below the node; nothing above a word."""
+    return np.where(trees.is_leaf, -1, _tags(trees)[_positions(trees, trees.ends - 1)])
+
+
+def head_word(trees: SkeletalTrees, table: HeadTable | None = None) -> Numbers:
+    """The word that is the head of the node; nothing above a word."""
+    leaves = head_leaves(trees, table)
+    words = trees.skeleton.lexical[trees.rules[leaves], 1].astype(np.int64)
+    return np.where(trees.is_leaf, -1, words)
+
+
+def head_tag(trees: SkeletalTrees, table: HeadTable | None = None) -> Numbers:
+    """The label above the head of the node; nothing above a word."""
+    return np.where(trees.is_leaf, -1, trees.labels[head_leaves(trees, table)])
+
+
+def suffix(trees: SkeletalTrees, length: int = 3) -> Numbers:
+    """The last letters of the word, above words."""
+    numbers: dict[str, int] = {}
+    of_word = [numbers.setdefault(word[-length:], len(numbers)) for word in trees.skeleton.words]
+    found = np.full(len(trees.labels), -1, np.int64)
+    found[trees.is_leaf] = np.array(of_word, np.int64)[trees.words]
+    return found
+
+
+# Outside -----------------------------------------------------------------------------------------
+
+
+def parent_rule(trees: SkeletalTrees) -> Numbers:
+    """The rule of the parent and which child the node is; roots are a case of their own."""
+    up = trees.parents
+    return np.where(up < 0, 0, 1 + 2 * _there(trees.rules, up) + _is_right(trees))
+
+
+def grandparent_rule(trees: SkeletalTrees) -> Numbers:
+    """`parent_rule` of the node and of its parent."""
+    own = parent_rule(trees)
+    return pair(own, 1 + _there(own, trees.parents))
+
+
+def ancestors(trees: SkeletalTrees) -> Numbers:
+    """The labels of parent, grandparent and great-grandparent, and which child each one is."""
+    side = np.where(trees.parents < 0, 0, 1 + _is_right(trees))
+    found = side
+    at = trees.parents
+    for _ in range(3):
+        found = pair(found, 1 + _there(trees.labels, at))
+        found = pair(found, 1 + _there(side, at))
+        at = _there(trees.parents, at)
+    return found
+
+
+def sibling_label(trees: SkeletalTrees) -> Numbers:
+    """The label of the other child of the parent, and which child that is."""
+    return pair(_there(trees.labels, _siblings(trees)), _is_right(trees).astype(np.int64))
+
+
+def sibling_rule(trees: SkeletalTrees) -> Numbers:
+    """The rule of the other child of the parent, and which child that is."""
+    return pair(_there(rule(trees), _siblings(trees)), _is_right(trees).astype(np.int64))
+
+
+def word_before(trees: SkeletalTrees) -> Numbers:
+    """The word before the span; the beginning of the sentence is a case of its own."""
+    return _around(trees, trees.words, trees.starts - 1)
+
+
+def word_after(trees: SkeletalTrees) -> Numbers:
+    """The word after the span; the end of the sentence is a case of its own."""
+    return _around(trees, trees.words, trees.ends)
+
+
+def tag_before(trees: SkeletalTrees) -> Numbers:
+    """The label above the word before the span, or the beginning of the sentence."""
+    return _around(trees, _tags(trees), trees.starts - 1)
+
+
+def tag_after(trees: SkeletalTrees) -> Numbers:
+    """The label above the word after the span, or the end of the sentence."""
+    return _around(trees, _tags(trees), trees.ends)
+
+
+def width_before(trees: SkeletalTrees) -> Numbers:
+    """The number of words before the span, roughly."""
+    return binned(trees.starts)
+
+
+def width_after(trees: SkeletalTrees) -> Numbers:
+    """The number of words after the span, roughly."""
+    return binned(_lengths(trees) - trees.ends)
+
+
+def governor_word(trees: SkeletalTrees, table: HeadTable | None = None) -> Numbers:
+    """The head word of the lowest ancestor that has another head than the node."""
+    leaves = _governors(trees, table)
+    return _there(trees.skeleton.lexical[:, 1].astype(np.int64), _there(trees.rules, leaves))
+
+
+def governor_tag(trees: SkeletalTrees, table: HeadTable | None = None) -> Numbers:
+    """The label above that word; 0 where the head of the sentence is below the node."""
+    return 1 + _there(trees.labels, _governors(trees, table))
+
+
+def sibling_head(trees: SkeletalTrees, table: HeadTable | None = None) -> Numbers:
+    """The label above the head of the other child of the parent, and which child that is."""
+    tags = _there(trees.labels, _there(head_leaves(trees, table), _siblings(trees)))
+    return pair(tags, _is_right(trees).astype(np.int64))
+
+
+def binned(counts: Numbers) -> Numbers:
+    """Small counts as they are, larger ones in bins that widen.
+
+    >>> binned(np.array([0, 1, 2, 3, 4, 5, 6, 8, 12, 20, 30, 50])).tolist()
+    [0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10]
+    """
+    return np.searchsorted(np.array([0, 1, 2, 3, 4, 5, 7, 10, 15, 25, 40]), counts, "right") - 1
+
+
+DEFAULT = Features(
+    inside={
+        "rule": rule,
+        "left_label": left_label,
+        "right_label": right_label,
+        "left_rule": left_rule,
+        "right_rule": right_rule,
+        "head_word": head_word,
+        "head_tag": head_tag,
+        "span_length": span_length,
+        "first_word": first_word,
+        "last_word": last_word,
+        "first_tag": first_tag,
+        "last_tag": last_tag,
+        "suffix": suffix,
+    },
+    outside={
+        "parent_rule": parent_rule,
+        "grandparent_rule": grandparent_rule,
+        "ancestors": ancestors,
+        "sibling_label": sibling_label,
+        "sibling_rule": sibling_rule,
+        "word_before": word_before,
+        "word_after": word_after,
+        "tag_before": tag_before,
+        "tag_after": tag_after,
+        "width_before": width_before,
+        "width_after": width_after,
+        "governor_word": governor_word,
+        "governor_tag": governor_tag,
+        "sibling_head": sibling_head,
+    },
+)
+"""The features of Cohen, Stratos, Collins, Foster & Ungar (2013), section 4.1, and a few more."""
+
+
+def _there(values: Numbers, nodes: Numbers) -> Numbers:
+    """The values at other nodes; -1 where there is none."""
+    return np.where(nodes >= 0, values[np.maximum(nodes, 0)], -1)
+
+
+def _is_right(trees: SkeletalTrees) -> NDArray[np.bool_]:
+    return np.equal(_there(trees.rights, trees.parents), np.arange(len(trees.labels)))
+
+
+def _siblings(trees: SkeletalTrees) -> Numbers:
+    up = trees.parents
+    return np.where(_is_right(trees), _there(trees.lefts, up), _there(trees.rights, up))
+
+
+def _tags(trees: SkeletalTrees) -> Numbers:
+    """The labels above the words of all trees, in order."""
+    return trees.labels[trees.is_leaf]
+
+
+def _lengths(trees: SkeletalTrees) -> Numbers:
+    """The number of words of the tree of each node."""
+    return (np.diff(trees.offsets)[trees.trees] + 1) // 2
+
+
+def _positions(trees: SkeletalTrees, places: Numbers) -> Numbers:
+    """Where words of a node's sentence stand among the words of all trees."""
+    firsts = np.concatenate([np.zeros(1, np.int64), np.cumsum((np.diff(trees.offsets) + 1) // 2)])
+    return firsts[:-1][trees.trees] + places
+
+
+def _around(trees: SkeletalTrees, values: Numbers, places: Numbers) -> Numbers:
+    """1 + the value at a place of the sentence, 0 beyond its ends."""
+    within = (places >= 0) & (places < _lengths(trees))
+    return np.where(within, 1 + values[_positions(trees, np.where(within, places, 0))], 0)
+
+
+def _governors(trees: SkeletalTrees, table: HeadTable | None) -> Numbers:
+    """The head of the lowest ancestor that has another head than the node; -1 if none has.
+
+    Which child supplies a head is decided by labels, so for a constituent this is decided outside
+    of it. What a new node of a binarised tree has to offer is decided inside of it, which outside
+    features must not see: it gets the governor of its constituent.
+    """
+    heads, up = head_leaves(trees, table), trees.parents
+    nodes = np.arange(len(up))
+    highest = _climb(np.where((up >= 0) & (_there(heads, up) == heads), up, nodes))
+    is_new = np.array(["|<" in name for name in trees.skeleton.nonterminals], np.bool_)
+    constituent = _climb(np.where(is_new[trees.labels] & (up >= 0), up, nodes))
+    return _there(heads, up[highest[constituent]])
+
+
+def _climb(steps: Numbers) -> Numbers:
+    """Where one ends that follows steps from node to node until one leads nowhere else."""
+    while True:
+        further = steps[steps]
+        if (further == steps).all():
+            return steps
+        steps = further

@@ -1,0 +1,149 @@
+"""Heads of constituents: the word that speaks for a node, by a table for Penn-style labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inout.latent.skeleton import Skeleton
+from inout.latent.trees import SkeletalTrees
+
+Numbers = NDArray[np.int64]
+Side = Literal["left", "right"]
+# Wishes of a category, the dearest first: from which side to look, for which labels of children.
+Wishes = tuple[tuple[Side, str], ...]
+
+_VERBS = "VBD VBN MD VBZ VB VBG VBP TO VP"
+_NOUNS = "NN NNS NNP NNPS NX POS JJR"
+
+PENN: Mapping[str, Wishes] = {
+    "ADJP": (("left", "NNS QP NN $ ADVP JJ VBN VBG ADJP JJR NP JJS DT FW RBR RBS SBAR RB"),),
+    "ADVP": (("right", "RB RBR RBS FW ADVP TO CD JJR JJ IN NP JJS NN"),),
+    "CONJP": (("right", "CC RB IN"),),
+    "FRAG": (("right", "S VP NP PP ADJP ADVP"),),
+    "LST": (("right", "LS CD :"),),
+    "NP": (
+        ("right", _NOUNS),
+        ("left", "NP"),
+        ("right", "PRP CD ADJP PRN QP"),
+        ("right", "JJ JJS RB DT FW VBG"),
+    ),
+    "NX": (("right", _NOUNS), ("left", "NX NP"), ("right", "CD JJ FW")),
+    "PP": (("right", "IN TO VBG VBN RP FW PP"),),
+    "PRN": (("left", "S SBAR VP NP PP ADJP ADVP CD NN"),),
+    "PRT": (("right", "RP"),),
+    "QP": (("left", "CD NCD NN NNS $ IN JJ RB DT JJR JJS QP"),),
+    "RRC": (("right", "VP NP ADVP ADJP PP"),),
+    "S": (("left", "VP S SBAR ADJP UCP NP"),),
+    "SBAR": (("left", "IN WHNP WHPP WHADVP WHADJP DT S SQ SINV SBAR FRAG"),),
+    "SBARQ": (("left", "SQ S SINV SBARQ FRAG"),),
+    "SINV": (("left", "VBZ VBD VBP VB MD VP S SINV ADJP NP"),),
+    "SQ": (("left", "VBZ VBD VBP VB MD VP SQ"),),
+    "UCP": (("right", "NP ADJP VP S PP ADVP"),),
+    "VP": (("left", _VERBS), ("left", "ADJP NN NNS NP")),
+    "WHADJP": (("left", "CC WRB JJ ADJP"),),
+    "WHADVP": (("right", "CC WRB"),),
+    "WHNP": (("left", "WDT WP WP$ WHADJP WHPP WHNP"), ("right", _NOUNS)),
+    "WHPP": (("right", "IN TO FW"),),
+}
+"""After the table of Collins (1999), appendix A."""
+
+_UNWANTED = 1 << 20
+
+
+@dataclass(frozen=True)
+class HeadTable:
+    """Which child is the head: the one most wanted by its parent's category.
+
+    Labels of collapsed chains and of new nodes of binarised trees are understood: S+VP is an S to
+    its parent and a VP to its children, and the candidates below NP|<> stand for election in the
+    NP above it, so that the head is that of the tree before it was binarised. Where no child is
+    wanted, the rightmost one is the head, as everywhere below a category without wishes. In a wish
+    of NP, NX and WHNP that is looked up from the right, all labels are wanted equally and the last
+    such child wins; elsewhere labels that come earlier are wanted more.
+    """
+
+    wishes: Mapping[str, Wishes] = field(default_factory=lambda: PENN)
+    equal: frozenset[str] = frozenset({"NP", "NX", "WHNP"})
+
+    @cached_property
+    def _grades(self) -> dict[str, dict[str, tuple[int, bool]]]:
+        """By category and label: how little it is wanted, and whether the left one wins a tie."""
+        grades: dict[str, dict[str, tuple[int, bool]]] = {}
+        for category, wishes in self.wishes.items():
+            found: dict[str, tuple[int, bool]] = {}
+            grade = 0
+            for side, labels in wishes:
+                for label in labels.split():
+                    found.setdefault(label, (grade, side == "left"))
+                    grade += category not in self.equal
+                grade += 1
+            grades[category] = found
+        return grades
+
+    def grade(self, category: str, label: str) -> tuple[int, bool]:
+        """How little a category wants a label as its head, and whether the left wins a tie."""
+        return self._grades.get(category, {}).get(label, (_UNWANTED, False))
+
+
+def head_leaves(trees: SkeletalTrees, table: HeadTable | None = None) -> Numbers:
+    """The number of the leaf that is the head of each node: [v]; leaves are their own.
+
+    One vectorised step for each height of the trees.
+
+    >>> from nltk.tree import Tree
+    >>> tree = Tree.fromstring("(S (NP (DT the) (NP|<> (JJ old) (NN cat))) (VP (VBD sat) (RB up)))")
+    >>> trees = SkeletalTrees.of([tree])
+    >>> leaves = head_leaves(trees)
+    >>> [trees.skeleton.nonterminals[trees.labels[v]] for v in leaves]
+    ['VBD', 'NN', 'DT', 'NN', 'JJ', 'NN', 'VBD', 'VBD', 'RB']
+    """
+    left_grades, right_grades, left_wins, is_new = _tables(trees.skeleton, table or HeadTable())
+    count = len(trees.labels)
+    leaves = np.arange(count)
+    grades = np.full(count, _UNWANTED)  # of the best candidate below a node, to the node's category
+    ties = np.zeros(count, np.bool_)
+    order = np.argsort(trees.heights, kind="stable")
+    ends = np.cumsum(np.bincount(trees.heights)) if count else np.zeros(0, np.int64)
+    for start, end in pairwise(ends.tolist()):
+        nodes = order[start:end]
+        rules, lefts, rights = trees.rules[nodes], trees.lefts[nodes], trees.rights[nodes]
+        new_left, new_right = is_new[rules, 0], is_new[rules, 1]
+        left = np.where(new_left, grades[lefts], left_grades[rules])
+        right = np.where(new_right, grades[rights], right_grades[rules])
+        tie = np.where(new_left, ties[lefts], left_wins[rules])
+        chosen = (left < right) | ((left == right) & tie)
+        leaves[nodes] = leaves[np.where(chosen, lefts, rights)]
+        grades[nodes] = np.minimum(left, right)
+        right_tie = np.where(new_right, ties[rights], left_wins[rules + len(is_new)])
+        ties[nodes] = np.where(chosen, tie, right_tie)
+    return leaves
+
+
+def _tables(
+    skeleton: Skeleton, table: HeadTable
+) -> tuple[Numbers, Numbers, NDArray[np.bool_], NDArray[np.bool_]]:
+    """For each rule: grades [r] of its children, who wins ties [2r], which children are new."""
+    as_parent = [_base(name).split("+")[-1].split("^")[0] for name in skeleton.nonterminals]
+    as_child = [_base(name).split("+")[0].split("^")[0] for name in skeleton.nonterminals]
+    grades = np.zeros((len(skeleton.binary), 2), np.int64)
+    wins = np.zeros((len(skeleton.binary), 2), np.bool_)
+    new = np.zeros((len(skeleton.binary), 2), np.bool_)
+    for r, (a, *children) in enumerate(skeleton.binary.tolist()):
+        for side, child in enumerate(children):
+            name = skeleton.nonterminals[child]
+            grades[r, side], wins[r, side] = table.grade(as_parent[a], as_child[child])
+            # X|<…> below X is no constituent of its own, and its candidates are those of X.
+            new[r, side] = "|<" in name and _base(name) == _base(skeleton.nonterminals[a])
+    return grades[:, 0].copy(), grades[:, 1].copy(), wins.T.reshape(-1), new
+
+
+def _base(name: str) -> str:
+    """The label that a new node of a binarised tree was made for."""
+    return name.split("|<")[0]

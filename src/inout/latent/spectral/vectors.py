@@ -1,0 +1,221 @@
+"""`NodeVectors`: inside and outside trees of all nodes, projected to few numbers each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from inout._core.errors import ArgumentError
+from inout.latent.spectral.features import FeatureFunction, Features
+from inout.latent.spectral.matrices import feature_matrix
+from inout.latent.spectral.projection import CrossMoments, Solver, decompose
+from inout.latent.trees import SkeletalTrees
+
+Numbers = NDArray[np.int64]
+Vector = NDArray[np.float64]
+
+# Singular values below this share of the largest are noise of floating-point arithmetic.
+_ROUNDING = 1e-10
+
+
+@dataclass(frozen=True)
+class Projecting:
+    """How the vectors of nodes are found; see `spectral` for what the fields mean."""
+
+    latent: int = 16
+    threshold: float = 0.0
+    fewest: float = 5.0
+    scaling: float | None = 5.0
+    support: float = 20.0
+    centred: bool = True
+    worst_condition: float = 1e6
+    solver: Solver = "auto"
+
+    def __post_init__(self) -> None:
+        if self.latent < 1:
+            raise ArgumentError(f"latent must be at least 1. Got {self.latent}")
+        for name in ("threshold", "fewest", "support"):
+            if not getattr(self, name) >= 0:
+                raise ArgumentError(f"{name} must be at least 0. Got {getattr(self, name)}")
+        if self.scaling is not None and not self.scaling >= 0:
+            raise ArgumentError(f"scaling must be at least 0, or None. Got {self.scaling}")
+        if not self.worst_condition >= 1:
+            raise ArgumentError(f"worst_condition must be at least 1. Got {self.worst_condition}")
+
+
+@dataclass(frozen=True, eq=False)
+class Conditioning:
+    """What decided the number of latent values of each nonterminal, and how well they are told.
+
+    A nonterminal gets `wanted` values at most. `supported` is what its nodes are enough for,
+    `ranked` how many singular values are above the threshold. `conditions` is the ratio of the
+    largest to the smallest singular value of Σ as projected; `repaired` is how many directions
+    were dropped because it was worse than allowed.
+    """
+
+    wanted: int
+    supported: Numbers  # [a]
+    ranked: Numbers  # [a]
+    conditions: Vector  # [a]
+    repaired: Numbers  # [a]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NodeVectors:
+    """Y and Z of every node (figure 7, step 1), in a basis where E[Y Zᵀ | a] is the identity.
+
+    A node of label a has `sizes[a]` numbers of each kind, followed by zeros. If `centred`, the
+    first one is 1 and the others have mean 0 over the nodes of the label.
+    """
+
+    sizes: Numbers  # [a]
+    inside: Vector  # [v m]
+    outside: Vector  # [v m]
+    centred: bool
+    singular_values: tuple[Vector, ...]  # of each Ω, as many as were computed
+    conditioning: Conditioning
+
+
+def node_vectors(
+    trees: SkeletalTrees,
+    features: Features,
+    weights: Vector,
+    how: Projecting,
+    *,
+    generator: torch.Generator | None = None,
+    tell: Callable[[int], None] = lambda nodes: None,
+) -> NodeVectors:
+    """The vectors of all nodes; `weights` [v] are those of nodes.
+
+    `tell` hears how many nodes are done, label after label.
+    """
+    count = len(trees.skeleton.nonterminals)
+    order = np.argsort(trees.labels, kind="stable")
+    bounds = np.concatenate([[0], np.cumsum(np.bincount(trees.labels, minlength=count))])
+    inside_keys = list(_keys(trees, features.inside, order))
+    outside_keys = list(_keys(trees, features.outside, order))
+    inside = np.zeros((len(trees.labels), how.latent))
+    outside = np.zeros((len(trees.labels), how.latent))
+    sizes = np.ones(count, np.int64)
+    supported, ranked, repaired = (np.ones(count, np.int64) for _ in range(3))
+    conditions = np.ones(count)
+    values: list[Vector] = []
+    for a in range(count):
+        part = slice(int(bounds[a]), int(bounds[a + 1]))
+        nodes = order[part]
+        found = _of_label(
+            [keys[part] for keys in inside_keys],
+            [keys[part] for keys in outside_keys],
+            weights[nodes],
+            how,
+            generator,
+        )
+        sizes[a], supported[a], ranked[a] = found.inside.shape[1], found.supported, found.ranked
+        conditions[a], repaired[a] = found.condition, found.repaired
+        values.append(found.values)
+        inside[nodes, : sizes[a]] = found.inside
+        outside[nodes, : sizes[a]] = found.outside
+        tell(int(bounds[a + 1]))
+    widest = int(sizes.max(initial=1))
+    return NodeVectors(
+        sizes,
+        np.ascontiguousarray(inside[:, :widest]),
+        np.ascontiguousarray(outside[:, :widest]),
+        how.centred,
+        tuple(values),
+        Conditioning(how.latent, supported, ranked, conditions, repaired),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """The vectors of the nodes of one label, and how they came about."""
+
+    inside: Vector  # [n m]
+    outside: Vector  # [n m]
+    values: Vector
+    supported: int
+    ranked: int
+    condition: float = 1.0
+    repaired: int = 0
+
+
+def _of_label(
+    inside_keys: list[Numbers],
+    outside_keys: list[Numbers],
+    weights: Vector,
+    how: Projecting,
+    generator: torch.Generator | None,
+) -> _Found:
+    total = weights.sum()
+    supported = how.latent
+    if how.support > 0:
+        supported = int(min(how.latent, max(1.0, total // how.support)))
+    ones = np.ones((len(weights), 1))
+    if total <= 0 or (supported == 1 and how.centred):
+        return _Found(ones, ones, np.zeros(0), supported, 1)
+    options = {"fewest": how.fewest, "scaling": how.scaling}
+    phi = feature_matrix(inside_keys, weights, **options)  # type: ignore[arg-type]
+    psi = feature_matrix(outside_keys, weights, **options)  # type: ignore[arg-type]
+    shares = weights / total
+    moments = CrossMoments(phi, psi, shares, how.centred)
+    apart = int(how.centred)  # the constant, which is a direction of its own
+    found = decompose(moments, supported - apart, solver=how.solver, generator=generator)
+    ranked = _rank(found.values, max(how.threshold, _ROUNDING), moments)
+    y, z = phi @ found.left[:, :ranked], psi @ found.right[:, :ranked]
+    if how.centred:
+        y, z = y - shares @ y, z - shares @ z
+    y, z, condition, repaired = _balanced(y, z, shares, how.worst_condition)
+    if how.centred:
+        y, z = np.concatenate([ones, y], axis=1), np.concatenate([ones, z], axis=1)
+    return _Found(y, z, found.values, supported, ranked + apart, condition, repaired)
+
+
+def _rank(values: Vector, share: float, moments: CrossMoments) -> int:
+    """How many singular values are above a share of the largest, which itself is not noise.
+
+    Without the constant, a label that tells nothing would have nothing but rounding errors.
+    """
+    if not len(values):
+        return 0
+    scale = np.sqrt(
+        (moments.shares @ moments.phi.power(2).sum(axis=1))
+        * (moments.shares @ moments.psi.power(2).sum(axis=1))
+    )  # an upper bound of them all
+    if values[0] <= _ROUNDING * scale:
+        return 0
+    return int((values > share * values[0]).sum())
+
+
+def _balanced(
+    y: Vector, z: Vector, shares: Vector, worst: float
+) -> tuple[Vector, Vector, float, int]:
+    """Y and Z in bases where Σ = E[Y Zᵀ] is the identity; its condition, and what was dropped.
+
+    Any basis gives the same grammar (theorem 1); this one shares the size of Σ⁻¹ between both
+    sides. Directions in which Σ is smaller than `1 / worst` of its largest singular value are
+    dropped: the inverse would be made of noise there.
+    """
+    left, values, right = np.linalg.svd((y * shares[:, None]).T @ z)
+    kept = int((values * worst >= values[0]).sum()) if len(values) and values[0] > 0 else 0
+    roots = np.sqrt(values[:kept])
+    condition = float(values[0] / values[kept - 1]) if kept else 1.0
+    return y @ (left[:, :kept] / roots), z @ (right[:kept].T / roots), condition, len(values) - kept
+
+
+def _keys(
+    trees: SkeletalTrees, functions: Mapping[str, FeatureFunction], order: Numbers
+) -> Iterator[Numbers]:
+    """What each function saw at the nodes, in an order."""
+    for name, function in functions.items():
+        keys = np.asarray(function(trees))
+        if keys.shape != trees.labels.shape or keys.dtype.kind not in "iu":
+            raise ArgumentError(
+                f"feature {name!r} must give one integer for each of {len(trees.labels)} nodes. "
+                f"Got {keys.dtype} {list(keys.shape)}"
+            )
+        yield keys[order]

@@ -1,0 +1,131 @@
+"""Models to start EM from: the treebank's own, random ones, and ones with values split in two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from inout._core.checks import at_least
+from inout._core.errors import ArgumentError
+from inout.latent.layout import Layout
+from inout.latent.model import LPCFG
+from inout.latent.trees import SkeletalTrees
+
+Numbers = NDArray[np.int64]
+Vector = NDArray[np.float64]
+Sizes = int | Sequence[int] | Numbers
+
+
+def latent_sizes(trees: SkeletalTrees, latent: int, *, support: int = 20) -> Numbers:
+    """m_a = min(latent, 1 + n_a // support) for a nonterminal with n_a nodes in the trees: [a].
+
+    A value needs nodes to be learnt from, and a block costs m³ whether or not it has them.
+
+    >>> from nltk.tree import Tree
+    >>> trees = SkeletalTrees.of([Tree.fromstring("(S (A x) (S (A y) (A x)))")])
+    >>> latent_sizes(trees, 8, support=1)
+    array([3, 4])
+    """
+    most = at_least("latent", latent, 1)
+    counts = np.bincount(trees.labels, minlength=len(trees.skeleton.nonterminals))
+    return np.minimum(most, 1 + counts // at_least("support", support, 1)).astype(np.int64)
+
+
+def treebank_model(trees: SkeletalTrees, sizes: Sizes = 1) -> LPCFG:
+    """Relative frequencies of roots and rules; all latent values of a nonterminal are alike.
+
+    A rule of a nonterminal without nodes has probability 0. The probability of a tree does not
+    depend on the sizes, for the values of children share what their rule has. EM cannot tell the
+    values apart either: `random_model` and `split` start it.
+    """
+    skeleton, layout = trees.skeleton, Layout(trees.skeleton, sizes)
+    sizes = layout.sizes
+    nodes = np.bincount(trees.labels, minlength=len(sizes))
+    roots = np.bincount(trees.labels[trees.roots], minlength=len(sizes)) / max(len(trees), 1)
+    leaf = trees.is_leaf
+    counts = [
+        np.bincount(trees.rules[leaf], minlength=len(skeleton.lexical)),
+        np.bincount(trees.rules[~leaf], minlength=len(skeleton.binary)),
+    ]
+    lexical = counts[0] / np.maximum(nodes[skeleton.lexical[:, 0]], 1)
+    binary = counts[1] / np.maximum(nodes[skeleton.binary[:, 0]], 1)
+    parts = [
+        np.repeat(roots / sizes, sizes),
+        np.repeat(lexical, np.diff(layout.lexical_offsets)),
+        np.repeat(
+            binary / sizes[skeleton.binary[:, 1:]].prod(axis=1), np.diff(layout.block_offsets)
+        ),
+    ]
+    return LPCFG(layout, np.concatenate(parts))
+
+
+def random_model(trees: SkeletalTrees, sizes: Sizes, generator: torch.Generator) -> LPCFG:
+    """The treebank's probabilities, times random shares, normalised (Matsuzaki et al. 2005).
+
+    The shares are exponential variates: without the treebank, each distribution would be drawn
+    uniformly from all.
+    """
+    start = treebank_model(trees, sizes)
+    drawn = torch.empty(start.layout.size, dtype=torch.float64, device=generator.device)
+    drawn.exponential_(generator=generator)
+    factors = drawn.cpu().numpy()
+    np.maximum(factors, np.finfo(np.float64).tiny ** 0.5, out=factors)  # a zero would stay one
+    return LPCFG(start.layout, _multiplied(start, factors))
+
+
+def split(
+    model: LPCFG, generator: torch.Generator, *, noise: float = 0.01, sizes: Sizes | None = None
+) -> LPCFG:
+    """The model with each latent value in two that are alike, but for noise (Petrov et al. 2006).
+
+    With `sizes`, a nonterminal gets that many values, at least those it has: value h of the new
+    ones is a copy of value h mod m of the old. Children of a value with k copies choose each with
+    1/k of its probability, so the probabilities of trees stay as they are. Then every parameter is
+    multiplied by a number between 1 - noise and 1 + noise, drawn uniformly, and each distribution
+    gets back the sum it had. EM needs this noise: copies that are alike stay alike. It leaves them
+    slowly, so `em` takes a tolerance of 0 here, and a number of iterations.
+    """
+    if not 0 <= noise < 1:
+        raise ArgumentError(f"noise must be at least 0 and below 1. Got {noise!r:.80}")
+    old = model.layout
+    layout = Layout(old.skeleton, 2 * old.sizes if sizes is None else sizes)
+    if (layout.sizes < old.sizes).any():
+        a = int(np.flatnonzero(layout.sizes < old.sizes)[0])
+        raise ArgumentError(
+            f"sizes must be at least those of the model. Got {layout.sizes[a]} for "
+            f"{old.skeleton.nonterminals[a]}, which has {old.sizes[a]}"
+        )
+    copies = [
+        np.arange(new) % size
+        for size, new in zip(old.sizes.tolist(), layout.sizes.tolist(), strict=True)
+    ]
+    shares = [1.0 / np.bincount(copy)[copy] for copy in copies]
+    found = np.empty(layout.size)
+    for a in range(len(copies)):
+        layout.root(found, a)[:] = old.root(model.parameters, a)[copies[a]] * shares[a]
+    for rule, a in enumerate(old.skeleton.lexical[:, 0].tolist()):
+        layout.lexical(found, rule)[:] = old.lexical(model.parameters, rule)[copies[a]]
+    for rule, (a, b, c) in enumerate(old.skeleton.binary.tolist()):
+        block = old.block(model.parameters, rule)[np.ix_(copies[a], copies[b], copies[c])]
+        layout.block(found, rule)[:] = block * shares[b][:, None] * shares[c]
+    made = LPCFG(layout, found)
+    if noise == 0:
+        return made
+    drawn = torch.rand(
+        layout.size, generator=generator, dtype=torch.float64, device=generator.device
+    )
+    return LPCFG(layout, _multiplied(made, 1 + noise * (2 * drawn.cpu().numpy() - 1)))
+
+
+def _multiplied(model: LPCFG, factors: Vector) -> Vector:
+    """The parameters times positive factors, each distribution brought back to its sum."""
+    groups = model.layout.distributions
+    found = model.parameters * factors
+    before = np.bincount(groups, model.parameters)
+    after = np.bincount(groups, found)
+    ratios = np.divide(before, after, out=np.ones(len(before)), where=after > 0)
+    found *= ratios[groups]
+    return found

@@ -1,0 +1,122 @@
+"""`latent_grammar`: a latent-variable grammar of a treebank, by spectral learning or by EM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from nltk.tree import Tree
+
+from inout._core.checks import at_least
+from inout._core.errors import ArgumentError
+from inout.latent.clustering import cluster_nodes, clustered_model
+from inout.latent.grammar import LatentGrammar
+from inout.latent.model import LPCFG
+from inout.latent.smoothing import smoothed
+from inout.latent.spectral import spectral
+from inout.latent.starts import latent_sizes, random_model, split
+from inout.latent.training_set import TrainingSet
+from inout.learning.arguments import checked_generator
+from inout.learning.em import em
+from inout.learning.progress import Callback
+
+Method = Literal["spectral", "em"]
+Start = Literal["split", "random", "spectral"]
+Rounds = Callable[[LPCFG, int], None]
+
+ITERATIONS = 30
+SMOOTHING = 0.01
+LEXICAL_SMOOTHING = 0.1
+
+
+def latent_grammar(
+    trees: Iterable[Tree] | TrainingSet,
+    latent: int = 16,
+    method: Method = "spectral",
+    *,
+    generator: torch.Generator | None = None,
+    progress: bool | Callback = False,
+    **options: Any,
+) -> LatentGrammar:
+    """The grammar of a treebank with up to `latent` values for each nonterminal.
+
+    spectral: by the method of moments, in one pass (`inout.latent.spectral`, which has the
+    options). em: by `em_model`, which has the options. Both can be parsed with:
+
+    >>> trees = [Tree.fromstring("(TOP (S (NP (PRP she)) (VP (VBD ran))))")] * 3
+    >>> grammar = latent_grammar(trees, 2)
+    >>> from inout.latent import LatentParser
+    >>> print(LatentParser(grammar).parse("she ran".split()).tree)
+    (TOP (S (NP (PRP she)) (VP (VBD ran))))
+    """
+    data = trees if isinstance(trees, TrainingSet) else TrainingSet.of(trees)
+    if method == "spectral":
+        made = spectral(
+            data.trees, latent, generator=generator, progress=progress is not False, **options
+        )
+        return data.grammar(made.model, method="spectral", latent=latent)
+    if method == "em":
+        model = em_model(data, latent, generator=generator, progress=progress, **options)
+        return data.grammar(model, method="em", latent=latent)
+    raise ArgumentError(f"method must be one of {', '.join(get_args(Method))}. Got {method!r}")
+
+
+def em_model(
+    data: TrainingSet,
+    latent: int,
+    start: Start = "split",
+    *,
+    iterations: int = ITERATIONS,
+    restarts: int = 0,
+    smoothing: float = SMOOTHING,
+    lexical_smoothing: float = LEXICAL_SMOOTHING,
+    noise: float = 0.02,
+    support: int = 50,
+    tolerance: float = 0.0,
+    generator: torch.Generator | None = None,
+    progress: bool | Callback = False,
+    after_round: Rounds | None = None,
+) -> LPCFG:
+    """A model by EM on the trees of a treebank (Matsuzaki et al. 2005), smoothed at the end.
+
+    start: "split" doubles the values of the treebank's own grammar again and again, with EM and
+    smoothing in between (Petrov et al. 2006, without merging); "random" starts from the full
+    number with random shares, and from `restarts` further points; "spectral" starts from clusters
+    of the vectors that spectral learning finds for the nodes. `iterations` are those of EM after
+    each split, or in all. `smoothing` and `lexical_smoothing`: see `latent.smoothed`. `support`:
+    see `latent_sizes`. `after_round(model, latent)` hears of each smoothed model.
+    """
+    at_least("latent", latent, 1)
+    source = checked_generator(generator, needed=False) or torch.Generator().manual_seed(0)
+    sizes = latent_sizes(data.trees, latent, support=support)
+    told: dict[str, Any] = {"max_iterations": iterations, "tolerance": tolerance}
+    told["progress"] = progress
+
+    def finished(model: LPCFG, size: int) -> LPCFG:
+        made = smoothed(model, share=smoothing, lexical=lexical_smoothing)
+        if after_round is not None:
+            after_round(made, size)
+        return made
+
+    if start == "split":
+        model, size = data.skeletal, 1
+        while size < latent:
+            size = min(2 * size, latent)
+            grown = split(model, source, noise=noise, sizes=np.minimum(sizes, size))
+            model = finished(em(grown, data.trees, **told).model, size)
+        return model
+    if start == "random":
+        first = random_model(data.trees, sizes, source)
+        found = em(first, data.trees, restarts=restarts, generator=source, **told)
+        return finished(found.model, latent)
+    if start == "spectral":
+        estimate = spectral(data.trees, latent, keep_vectors=True, generator=source)
+        assert estimate.vectors is not None
+        vectors = np.concatenate([estimate.vectors.inside, estimate.vectors.outside], axis=1)
+        values = cluster_nodes(data.trees, vectors, sizes, source)
+        return finished(
+            em(clustered_model(data.trees, values, sizes), data.trees, **told).model, latent
+        )
+    raise ArgumentError(f"start must be one of {', '.join(get_args(Start))}. Got {start!r}")
