@@ -15,6 +15,7 @@ from inout._core.errors import PrecisionError as PrecisionError
 from inout._core.errors import ProgramError as ProgramError
 
 if TYPE_CHECKING:
+    from inout import latent as latent
     from inout import moments as moments
     from inout import programs as programs
     from inout import semirings as semirings
@@ -33,9 +34,13 @@ if TYPE_CHECKING:
     from inout.forest import Item as Item
     from inout.grammars import Grammar as Grammar
     from inout.grammars import Parser as Parser
+    from inout.latent import LPCFG as LPCFG
+    from inout.latent import LatentGrammar as LatentGrammar
+    from inout.latent import LatentParser as LatentParser
     from inout.learning import HiddenMarkovModel as HiddenMarkovModel
     from inout.learning import em as em
     from inout.learning import fit_conditional as fit_conditional
+    from inout.learning import latent_grammar as latent_grammar
 
 __all__ = [
     "ArgumentError",
@@ -53,6 +58,9 @@ __all__ = [
     "HiddenMarkovModel",
     "InoutError",
     "Item",
+    "LPCFG",
+    "LatentGrammar",
+    "LatentParser",
     "LinearChain",
     "PCFG",
     "Parser",
@@ -64,6 +72,8 @@ __all__ = [
     "StructuredDistribution",
     "em",
     "fit_conditional",
+    "latent",
+    "latent_grammar",
     "moments",
     "programs",
     "semirings",
@@ -81,6 +91,9 @@ _HOMES = {
     "HMM": "inout.distributions",
     "HiddenMarkovModel": "inout.learning",
     "Item": "inout.forest",
+    "LPCFG": "inout.latent",
+    "LatentGrammar": "inout.latent",
+    "LatentParser": "inout.latent",
     "LinearChain": "inout.distributions",
     "PCFG": "inout.distributions",
     "Parser": "inout.grammars",
@@ -90,6 +103,7 @@ _HOMES = {
     "StructuredDistribution": "inout.distributions",
     "em": "inout.learning",
     "fit_conditional": "inout.learning",
+    "latent_grammar": "inout.learning",
 }
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch.autograd import grad
 
 from inout.kernels.blocks.arrays import BlockGraph
+from inout.kernels.blocks.cpu import NOTHING
 from inout.kernels.blocks.op import BlockPasses
 from inout.kernels.blocks.reference import log_partitions
 from inout.kernels.blocks.wide.op import WidePasses
@@ -117,6 +118,17 @@ def test_several_sentences_in_one_graph() -> None:
     check(layout, graph, parameters)
     alone = [BlockPasses(block_rules(layout), g, parameters).log_partitions[0] for g in graphs]
     assert_close(BlockPasses(block_rules(layout), graph, parameters).log_partitions, alone)
+
+
+def test_the_largest_entry_of_a_vector_is_from_a_half_to_one() -> None:
+    layout, chart, parameters = random_chart(3, 7, -0.5)
+    passes = BlockPasses(block_rules(layout), chart.graph, parameters)
+    values, exponents = passes.inside
+    tops = np.maximum.reduceat(np.abs(values), passes.starts[:-1])
+    made = exponents > NOTHING
+    assert made.any()
+    assert ((tops[made] >= 0.5) & (tops[made] < 1.0)).all()
+    assert not tops[~made].any()
 
 
 def test_no_graph_at_all() -> None:

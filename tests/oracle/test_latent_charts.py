@@ -246,6 +246,25 @@ def test_an_entry_far_below_the_others_counts_where_these_are_dropped(n: int, ti
     assert_close(found[3] * tiny if tiny > 1e-307 else n, n)
 
 
+def test_a_loss_shows_although_something_is_left() -> None:
+    # Over x x: 1, 1e-400 and 1e-290. Then the first is dropped, and the third becomes much less
+    # than the second is: alone it would look like an answer.
+    words = {"x": [1.0, 1e-200, 1e-145], "y": [0.0, 1.0, 1.0], "z": [1.0, 1.0, 1e-200]}
+    case = one_symbol([1.0, 1.0, 1.0], words, copying(3))
+    tree: Any = ("A", 0, 2, ("A", 0, 1, "x"), ("A", 1, 2, "x"))
+    for i, word in enumerate("yz", 2):
+        tree = ("A", 0, i + 1, tree, ("A", i, i + 1, word))
+    made = SkeletalTrees.of([nltk_tree(tree)], case.layout.skeleton)
+    graph = graph_of_trees(case.layout, made)
+    passes = BlockPasses(block_rules(case.layout), graph, case.parameters)
+    assert passes.is_wide.all()
+    check_partition(passes, [figure_2(case, tree)])
+    found = np.zeros(case.layout.size)
+    passes.add_gradient(np.ones(1), found)
+    sums = enumerate_sums(case, [tree])
+    check_close(found, [as_float(sums.gradient[key] / sums.total) for key in case.keys])
+
+
 def test_the_halves_of_a_sentence_want_different_values() -> None:
     n = 10
     words = {"x": [1.0, 1e-80], "y": [1e-80, 1.0]}

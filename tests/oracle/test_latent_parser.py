@@ -7,6 +7,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -33,7 +34,6 @@ from inout.latent.parsing.parser import MOST_WORDS_UNPRUNED, WIDER
 from tests.oracle.latent_cases import (
     Case,
     Node,
-    figure_2,
     log_of,
     nltk_tree,
     nodes,
@@ -106,7 +106,8 @@ class Truth:
 
     def __init__(self, case: Case, words: Sequence[str], found: list[Node] | None = None) -> None:
         self.trees = trees(case, words) if found is None else found
-        self.weights = [figure_2(case, tree) for tree in self.trees]
+        self._vectors: dict[int, list[Fraction]] = {}
+        self.weights = [self._weight(case, tree) for tree in self.trees]
         self.total = sum(self.weights, Fraction(0))
         self.items: dict[tuple[str, int, int], Fraction] = defaultdict(Fraction)
         self.rules: dict[tuple[Any, ...], Fraction] = defaultdict(Fraction)
@@ -118,6 +119,25 @@ class Truth:
             for constituent, count in constituents_of(tree).items():
                 for k in range(count):
                     self.at_least[(*constituent, k)] += weight
+
+    def _weight(self, case: Case, tree: Node) -> Fraction:
+        vector, a = self._vector(case, tree), tree[0]
+        return sum((x * case.exact[a, h] for h, x in enumerate(vector)), Fraction(0))
+
+    def _vector(self, case: Case, node: Node) -> list[Fraction]:
+        """The sum over all latent values below a node, for each of its own; trees share nodes."""
+        if id(node) not in self._vectors:
+            a, values = node[0], range(case.sizes[node[0]])
+            if len(node) == 4:
+                made = [case.exact[a, node[3], h] for h in values]
+            else:
+                (left, right), made = node[3:], [Fraction(0) for _ in values]
+                ones, others = self._vector(case, left), self._vector(case, right)
+                for h in values:
+                    for (i, p), (j, q) in product(enumerate(ones), enumerate(others)):
+                        made[h] += case.exact[a, left[0], right[0], h, i, j] * p * q
+            self._vectors[id(node)] = made
+        return self._vectors[id(node)]
 
     def score(self, tree: Node, method: str) -> float:
         """What the method wants to be large; -inf where it excludes the tree."""
@@ -184,13 +204,22 @@ def test_posteriors_and_marginals(seed: int, negative: bool):
             assert_close(analyses.posteriors.get(place, 0.0), share, rtol=1e-7)
 
 
+SENTENCES = ["xyx", "xyxy", "yxxx", "yx"]
+
+
+@cache
+def treebank_truth(seed: int, negative: bool) -> Truth:
+    case = treebank_case(seed, negative=negative, zeros=0.1 * (seed % 3))
+    return Truth(case, SENTENCES[seed % 4])
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("negative", [False, True])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(16))
 def test_the_best_tree_is_the_best_of_all(seed: int, negative: bool, method: Any):
     case = treebank_case(seed, negative=negative, zeros=0.1 * (seed % 3))
-    words = ["xyx", "xyxy", "yxxx", "yx"][seed % 4]
-    truth = Truth(case, words)
+    words = SENTENCES[seed % 4]
+    truth = treebank_truth(seed, negative)
     found = parser_of(case).given(list(words)).best_tree(method)
     if truth.total == 0 or truth.best(method) == -math.inf:
         assert found is None
@@ -205,10 +234,8 @@ def test_the_best_tree_is_the_best_of_all(seed: int, negative: bool, method: Any
 def test_cases_have_what_they_are_there_for():
     """Otherwise the test above would show little."""
     seen: Counter[str] = Counter()
-    for seed in range(20):
-        case = treebank_case(seed, zeros=0.1 * (seed % 3))
-        words = ["xyx", "xyxy", "yxxx", "yx"][seed % 4]
-        truth = Truth(case, words)
+    for seed in range(16):
+        truth = treebank_truth(seed, False)
         if not truth.total:
             continue
         bests = {
@@ -222,7 +249,9 @@ def test_cases_have_what_they_are_there_for():
             for b, *j in truth.items
             if set(treebank_constituents(a, False)) & set(treebank_constituents(b, False))
         )
-        seen["twice"] += any(count > 1 for t in truth.trees for count in constituents_of(t).values())
+        seen["twice"] += any(
+            count > 1 for t in truth.trees for count in constituents_of(t).values()
+        )
         seen["many"] += len(truth.trees) > 20
     assert min(seen[name] for name in ("apart", "shared", "twice", "many")) >= 5, seen
 
@@ -291,15 +320,13 @@ def test_unknown_methods():
 def test_pruning_keeps_what_the_skeletal_rules_expect(seed: int, threshold: float):
     case = random_case(seed, symbols=4)
     coarse = skeletal_case(case, seed)
-    words = list("xyxxy"[: 3 + seed % 3])
+    words = list("xyxx"[: 3 + seed % 2])
     expected = Truth(coarse, words)
     assert expected.total > 0
     allowed = {
         place: float(mass / expected.total) >= threshold for place, mass in expected.items.items()
     }
-    kept = [
-        tree for tree in expected.trees if all(allowed[node[:3]] for node in nodes(tree))
-    ]
+    kept = [tree for tree in expected.trees if all(allowed[node[:3]] for node in nodes(tree))]
     truth, rest = Truth(case, words, kept), Truth(coarse, words, kept)
     analyses = LatentParser(grammar_of(case, coarse), threshold=threshold).given(words)
     assert_close(analyses.log_partition, log_of(truth.total))
@@ -371,9 +398,7 @@ def test_one_word(threshold: float | None, method: Any):
     parsed = parser_of(case, threshold).parse(["x"], method)
     assert parsed.source == "latent"
     assert parsed.skeletal_tree is not None
-    assert_close(
-        truth.score(as_node(parsed.skeletal_tree), method), truth.best(method), rtol=1e-9
-    )
+    assert_close(truth.score(as_node(parsed.skeletal_tree), method), truth.best(method), rtol=1e-9)
 
 
 @pytest.mark.parametrize("threshold", [None, 1e-4])
@@ -420,18 +445,18 @@ def test_unknown_words_stand_for_their_class():
     data = TrainingSet.of(map(Tree.fromstring, lines))
     for threshold in (None, 1e-5):
         parser = LatentParser(data.grammar(data.skeletal), threshold=threshold)
-        parsed = parser.parse("the parrot squawked".split())
+        parsed = parser.parse(["the", "parrot", "squawked"])
         assert parsed.unknown == ("parrot", "squawked")
         assert str(parsed.tree) == "(TOP (S (NP (DT the) (NN parrot)) (VP (VBD squawked))))"
         assert parsed.skeletal_tree is not None
         assert parsed.skeletal_tree.leaves() == ["the", "parrot", "squawked"]
-        assert parser.given("the parrot squawked".split()).known == ["the", "UNK-LC", "UNK-LC-ed"]
+        assert parser.given(["the", "parrot", "squawked"]).known == ["the", "UNK-LC", "UNK-LC-ed"]
 
 
 # Negative mass, no mass, and what is done then --------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(24))
 def test_negative_parameters_never_crash(seed: int):
     case = random_case(seed, negative=True, zeros=0.2 * (seed % 2), spread=2.0 * (seed % 3))
     parser = parser_of(case, [None, 1e-4, 0.2][seed % 3], seed)
@@ -550,7 +575,7 @@ def test_marginals_out_of_range():
 def test_threads_change_nothing(method: Any, monkeypatch: pytest.MonkeyPatch):
     case = treebank_case(3)
     rng = random.Random(0)
-    sentences = [rng.choices("xy?", [5, 5, 1], k=rng.randrange(8)) for _ in range(60)]
+    sentences = [rng.choices("xy?", [9, 9, 1], k=rng.randrange(6)) for _ in range(40)]
     one_by_one = [parser_of(case, 1e-3).parse(words, method) for words in sentences]
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     parser = parser_of(case, 1e-3)
@@ -672,16 +697,13 @@ def test_samples_depend_on_the_generator_alone():
 
 
 def test_samples_that_keep_more_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch):
-    """The compiled kernel has its constants in it: run as Python, with room for little."""
-    from inout.kernels.blocks.decoding import cpu, op
+    from inout.kernels.blocks.decoding import op
 
     case = random_case(3, symbols=4)
     analyses = parser_of(case).given(list("xyxyxyxyxyxy"))
     expected = analyses.sample(30, torch.Generator().manual_seed(1))
-    monkeypatch.setattr(cpu, "MOST_KEPT", 64)
-    monkeypatch.setattr(op, "_sample", cpu.sample.py_func)
-    with np.errstate(over="ignore"):
-        assert analyses.sample(30, torch.Generator().manual_seed(1)) == expected
+    monkeypatch.setattr(op, "MOST_KEPT", 64)
+    assert analyses.sample(30, torch.Generator().manual_seed(1)) == expected
 
 
 def test_nothing_is_drawn_from_negative_numbers():

@@ -191,6 +191,20 @@ def test_heads():
     assert head_leaves(ARRAYS).tolist() == [places[id(node.head)] for node in NODES]
 
 
+def test_ties():
+    """Of two equally wanted children, the one on the side of the wish, wherever it was nested."""
+    for text, word in (
+        ("(S (S|<> (DT a) (VP b)) (VP c))", "b"),
+        ("(S (VP a) (S|<> (DT b) (VP c)))", "a"),
+        ("(NP (NP|<> (NN a) (NN b)) (DT c))", "b"),
+        ("(NP (NN a) (NP|<> (NN b) (PP c)))", "b"),
+        ("(XP (XP|<> (NN a) (NN b)) (DT c))", "c"),
+    ):
+        tree = SkeletalTrees.of([Tree.fromstring(text)])
+        leaf = head_leaves(tree)[0]
+        assert tree.skeleton.words[tree.skeleton.lexical[tree.rules[leaf], 1]] == word
+
+
 def test_a_table_of_ones_own():
     leftmost = HeadTable({"XP": (("left", "DT"),)})
     tree = SkeletalTrees.of([Tree.fromstring("(XP (NN a) (XP|<> (DT b) (XP|<> (DT c) (NN d))))")])

@@ -80,7 +80,7 @@ def duration(seconds: float) -> str:
     """A time that something took.
 
     >>> duration(0.25), duration(12.4), duration(75.0), duration(3700.0)
-    ('0.2 s', '12 s', '1 min 15 s', '1 h 2 min')
+    ('0.2 s', '12 s', '1 min 15 s', '1 h 1 min')
     """
     if seconds < 9.95:
         return f"{seconds:.1f} s"

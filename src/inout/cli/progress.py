@@ -87,6 +87,7 @@ def counter(what: str, total: int | None = None) -> Iterator[Callable[[int], Non
         yield lambda done: None
         return
     columns = (TextColumn(what), BarColumn(bar_width=20), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
+    # Left alone, rich would send what is printed to stdout to the bar's console, which is stderr.
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.update(task, completed=done)

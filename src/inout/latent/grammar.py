@@ -22,6 +22,9 @@ from inout.latent.skeleton import Skeleton
 
 VERSION = 1
 
+_KEY = "inout-latent"
+_UNREADABLE = (SafetensorError, KeyError, TypeError, ValueError, RecursionError)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LatentGrammar:
@@ -44,7 +47,7 @@ class LatentGrammar:
     def save(self, path: str | Path) -> None:
         """Write the grammar as safetensors, whole or not at all."""
         skeleton = self.model.skeleton
-        arrays = {
+        arrays: dict[str, NDArray[Any]] = {
             "parameters": self.model.parameters,
             "skeletal": self.skeletal.parameters,
             "sizes": self.model.sizes,
@@ -58,7 +61,11 @@ class LatentGrammar:
             "vocabulary": self.vocabulary.to_dict(),
             "training": self.training,
         }
-        write_bytes(path, save_arrays(arrays, {"inout-latent": json.dumps(content)}))
+        try:
+            described = json.dumps(content)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"training must be plain data to be written. {error}") from error
+        write_bytes(path, save_arrays(arrays, {_KEY: described}))
 
     @staticmethod
     def load(path: str | Path) -> LatentGrammar:
@@ -66,24 +73,17 @@ class LatentGrammar:
         data = read_bytes(path)
         try:
             arrays, content = load_arrays(data), _content(data)
-            if content["version"] != VERSION:
-                raise FileError(
-                    f"{path}: the model has version {content['version']}; this inout reads {VERSION}"
-                )
-            skeleton = Skeleton(
-                tuple(content["nonterminals"]),
-                tuple(content["words"]),
-                arrays["binary"],
-                arrays["lexical"],
+            version = content["version"]
+        except _UNREADABLE as error:
+            raise FileError(f"{path}: this is no latent grammar of inout. {_why(error)}") from error
+        if version != VERSION:
+            raise FileError(
+                f"{path}: the model has version {version!r:.80}; this inout reads {VERSION}"
             )
-            return LatentGrammar(
-                LPCFG(Layout(skeleton, arrays["sizes"]), arrays["parameters"]),
-                LPCFG(Layout(skeleton, 1), arrays["skeletal"]),
-                Vocabulary.from_dict(content["vocabulary"]),
-                content["training"],
-            )
-        except (SafetensorError, KeyError, TypeError, ValueError, ArgumentError) as error:
-            raise FileError(f"{path}: this is no latent grammar of inout: {error}") from error
+        try:
+            return _grammar(arrays, content)
+        except _UNREADABLE as error:
+            raise FileError(f"{path}: the latent grammar is damaged. {_why(error)}") from error
 
     def __repr__(self) -> str:
         return f"LatentGrammar({self.model.describe()})"
@@ -94,7 +94,7 @@ def is_latent_grammar(path: str | Path) -> bool:
     try:
         with Path(path).open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
-            return b'"inout-latent"' in file.read(min(length, 4096))
+            return f'"{_KEY}"'.encode() in file.read(min(length, 4096))
     except OSError:
         return False
 
@@ -102,5 +102,37 @@ def is_latent_grammar(path: str | Path) -> bool:
 def _content(data: bytes) -> dict[str, Any]:
     """What the header says besides the arrays: safetensors reads it from files only."""
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    content: dict[str, Any] = json.loads(header["__metadata__"]["inout-latent"])
+    content = json.loads(header["__metadata__"][_KEY])
+    if not isinstance(content, dict):
+        raise ArgumentError("its description must be an object")
     return content
+
+
+def _grammar(arrays: dict[str, NDArray[Any]], content: dict[str, Any]) -> LatentGrammar:
+    kinds: dict[str, Any] = dict.fromkeys(("parameters", "skeletal"), np.float64)
+    kinds |= {"sizes": np.int64, "binary": np.int32, "lexical": np.int32}
+    for name, kind in kinds.items():
+        if arrays[name].dtype != kind:
+            raise ArgumentError(f"{name} must be {kind.__name__}. Got {arrays[name].dtype}")
+    for name in ("nonterminals", "words"):
+        if not isinstance(content[name], list) or not all(
+            isinstance(x, str) for x in content[name]
+        ):
+            raise ArgumentError(f"{name} must be a list of strings")
+    if not isinstance(content["training"], dict):
+        raise ArgumentError("training must be an object")
+    names, words = tuple(content["nonterminals"]), tuple(content["words"])
+    skeleton = Skeleton(names, words, arrays["binary"], arrays["lexical"])
+    sizes = arrays["sizes"]
+    if sizes.shape != (len(names),):
+        raise ArgumentError(f"sizes must be [{len(names)}]. Got {list(sizes.shape)}")
+    return LatentGrammar(
+        LPCFG(Layout(skeleton, sizes), arrays["parameters"]),
+        LPCFG(Layout(skeleton, 1), arrays["skeletal"]),
+        Vocabulary.from_dict(content["vocabulary"]),
+        content["training"],
+    )
+
+
+def _why(error: Exception) -> str:
+    return f"It has no {error}" if isinstance(error, KeyError) else f"{error}"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from inout._core.checks import as_log_weights
-from inout.kernels.autograd import differentiable_log_partition, gradient_wanted, tangents_by
+from inout.kernels.autograd import differentiable_log_partition, tangents_by
 from inout.kernels.blocks.arrays import BlockGraph, BlockRules
 from inout.kernels.blocks.op import BlockPasses, add_gradients
 from inout.kernels.blocks.reference import log_partitions as reference_log_partitions
@@ -116,7 +116,6 @@ class _Derivatives:
     def __init__(self, likelihood: TreeLikelihood, log_weights: Tensor) -> None:
         self.likelihood = likelihood
         self.log_weights = log_weights.detach()
-        self.keep = gradient_wanted(log_weights)
         self.passes = likelihood.passes(_exp(self.log_weights.numpy()))
 
     @property

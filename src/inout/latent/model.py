@@ -36,8 +36,8 @@ class LPCFG:
 
     >>> trees = SkeletalTrees.of([Tree.fromstring("(S (A x) (S (A y) (A x)))")])
     >>> model = LPCFG(Layout(trees.skeleton, [1, 2]), np.full(13, 0.5))
-    >>> model.tree_probabilities(trees)  # 1/2 for the root, 1 for each S and 1/2 for each A
-    array([0.0625])
+    >>> model.tree_probabilities(trees)  # 1/2 for the root and for each S, 1/2 · 2 for each A
+    array([0.125])
     """
 
     layout: Layout

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,5 +112,5 @@ def _check(name: str, rules: Integers, sizes: list[int]) -> None:
     if len(rules) and ((rules < 0).any() or (rules >= sizes).any()):
         raise ArgumentError(f"{name} must hold numbers of symbols. Got one that is out of range")
     rows = list(map(tuple, rules.tolist()))
-    if any(a >= b for a, b in zip(rows, rows[1:], strict=False)):
+    if any(a >= b for a, b in pairwise(rows)):
         raise ArgumentError(f"{name} must be sorted, and rules must differ")

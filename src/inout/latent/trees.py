@@ -52,8 +52,8 @@ class SkeletalTrees:
             offsets.append(len(rows))
         if skeleton is None:
             skeleton = Skeleton.of(
-                (row for row in rows if len(row) == 3),  # type: ignore[misc]
-                (row for row in rows if len(row) == 2),  # type: ignore[misc]
+                (row for row in rows if len(row) == 3),
+                (row for row in rows if len(row) == 2),
             )
         labels, rules = _numbers(rows, skeleton)
         leaf = np.fromiter((len(row) == 2 for row in rows), np.bool_, len(rows))
@@ -101,14 +101,17 @@ class SkeletalTrees:
     @cached_property
     def starts(self) -> Numbers:
         """The position of the first word under each node: [v]."""
-        before = np.cumsum(self.is_leaf) - self.is_leaf  # words that come before it in preorder
-        return np.asarray(before - before[self.roots][self.trees], np.int64)
+        # Words that come before a node in preorder, in all trees up to there.
+        before: Numbers = np.cumsum(self.is_leaf) - self.is_leaf
+        starts: Numbers = before - before[self.roots][self.trees]
+        return starts
 
     @cached_property
     def ends(self) -> Numbers:
         """The position after the last word under each node: [v]."""
         # A binary tree of w words has 2w - 1 nodes, and its nodes are side by side.
-        return self.starts + (self.subtree_sizes + 1) // 2
+        ends: Numbers = self.starts + (self.subtree_sizes + 1) // 2
+        return ends
 
     @cached_property
     def subtree_sizes(self) -> Numbers:

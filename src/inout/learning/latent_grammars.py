@@ -26,7 +26,7 @@ Method = Literal["spectral", "em"]
 Start = Literal["split", "random", "spectral"]
 Rounds = Callable[[LPCFG, int], None]
 
-ITERATIONS = 30
+ITERATIONS = 50
 SMOOTHING = 0.01
 LEXICAL_SMOOTHING = 0.1
 

@@ -31,27 +31,11 @@ ALL = "all"
 METHODS = ("spectral", "em")
 STARTS = ("split", "random", "spectral")
 LATENT_PANEL = "Latent models"
-# What says how a grammar is written or made, and how a latent model is; by the names below.
-FOR_GRAMMARS = {
-    "to": "--to",
-    "nary": "--nary",
-    "tags": "--tags",
-    "unknown_share": "--unknown-share",
-    "start": "--start",
-    "raw": "--raw",
-}
-FOR_LATENT = {
-    "method": "--method",
-    "em_start": "--em-start",
-    "iterations": "--iterations",
-    "restarts": "--restarts",
-    "seed": "--seed",
-}
-FOR_EM = {"em_start": "--em-start", "iterations": "--iterations", "restarts": "--restarts"}
+SHARE, ROOT = 0.5, "TOP"
+ITERATIONS = 30
 
 
 def induce(
-    context: typer.Context,
     treebanks: Annotated[
         list[str],
         typer.Argument(metavar="TREEBANK", help="Files with trees in brackets, plain, .xz or .gz."),
@@ -107,16 +91,18 @@ def induce(
         ),
     ] = 1,
     unknown_share: Annotated[
-        float,
+        float | None,
         typer.Option(
             "--unknown-share",
             metavar="X",
             help="The share of a rare word's count that its class gets, from 0 to 1.",
+            show_default=str(SHARE),
         ),
-    ] = 0.5,
+    ] = None,
     start: Annotated[
-        str, typer.Option("--start", metavar="SYMBOL", help="The label of the root.")
-    ] = "TOP",
+        str | None,
+        typer.Option("--start", metavar="SYMBOL", help="The label of the root.", show_default=ROOT),
+    ] = None,
     raw: Annotated[
         bool, typer.Option("--raw", metavar=FLAG, help="Keep function tags and traces.")
     ] = False,
@@ -130,42 +116,46 @@ def induce(
         ),
     ] = None,
     method: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--method",
             metavar="METHOD",
             help="spectral (moments, one pass) or em (the likelihood of the trees).",
             rich_help_panel=LATENT_PANEL,
+            show_default=METHODS[0],
         ),
-    ] = "spectral",
+    ] = None,
     em_start: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--em-start",
             metavar="START",
             help="Where EM starts: split (values are doubled again and again), random, or "
             "spectral (clusters of the vectors of --method spectral).",
             rich_help_panel=LATENT_PANEL,
+            show_default=STARTS[0],
         ),
-    ] = "split",
+    ] = None,
     iterations: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--iterations",
             metavar="N",
             help="Iterations of EM at most, after each split or in all.",
             rich_help_panel=LATENT_PANEL,
+            show_default=str(ITERATIONS),
         ),
-    ] = 30,
+    ] = None,
     restarts: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--restarts",
             metavar="N",
             help="With --em-start random: N further points, of which the best is kept.",
             rich_help_panel=LATENT_PANEL,
+            show_default="0",
         ),
-    ] = 0,
+    ] = None,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -177,33 +167,38 @@ def induce(
         ),
     ] = None,
 ) -> None:
-    """A grammar read off a treebank: relative frequencies, Markovisation, unknown words."""
+    """A grammar read off a treebank, with Markovisation and unknown words; or a latent model."""
     siblings = _siblings(horizontal or ("2" if latent is None else "0"))
     generations = vertical if vertical is not None else 2 if latent is None else 1
     count("--vertical", generations, 1)
     count("--unknown-threshold", unknown_threshold, 0)
     direction: Any = "left" if left else "right"
+    of_em = {"--em-start": em_start, "--iterations": iterations, "--restarts": restarts}
     if latent is not None:
-        _refuse(context, FOR_GRAMMARS, "is not for latent models: it cannot go with --latent")
-        count("--latent", latent, 1)
-        _check_method(context, method, em_start)
-        count("--iterations", iterations, 0)
-        count("--restarts", restarts, 0)
-        check_seed(seed)
+        _refuse(
+            {"--to": to, "--nary": nary, "--tags": tags, "--unknown-share": unknown_share}
+            | {"--start": start, "--raw": raw},
+            "is not for latent models: it cannot go with --latent",
+        )
         if out is None:
             raise ArgumentError("--latent needs -o FILE: a model is not text to print")
+        count("--latent", latent, 1)
+        check_seed(seed)
+        way = choice("--method", method or METHODS[0], METHODS)
         binarisation = {
             "horizontal": siblings,
             "vertical": generations,
             "direction": direction,
             "unknown_threshold": unknown_threshold,
         }
-        options = {"iterations": iterations, "restarts": restarts} if method == "em" else {}
-        _induce_latent(treebanks, out, latent, method, em_start, seed, options, binarisation)
+        _induce_latent(treebanks, out, latent, way, seed, _em_options(way, of_em), binarisation)
         return
-    _refuse(context, FOR_LATENT, "is for latent models: it needs --latent N")
-    if not 0 <= unknown_share <= 1:
-        raise ArgumentError(f"--unknown-share must be from 0 to 1. Got {unknown_share}")
+    _refuse(
+        {"--method": method, "--seed": seed} | of_em, "is for latent models: it needs --latent N"
+    )
+    share = SHARE if unknown_share is None else unknown_share
+    if not 0 <= share <= 1:
+        raise ArgumentError(f"--unknown-share must be from 0 to 1. Got {share}")
     target: Any = None if to is None else choice("--to", to, FORMATS)
     from inout.cli.progress import status
 
@@ -221,8 +216,8 @@ def induce(
             tags=tags,
             binary=not nary,
             unknown_threshold=unknown_threshold,
-            unknown_share=unknown_share,
-            start=start,
+            unknown_share=share,
+            start=ROOT if start is None else start,
             clean=not raw,
         )
         line.say("writing")
@@ -235,7 +230,6 @@ def _induce_latent(
     out: str,
     latent: int,
     method: Any,
-    em_start: Any,
     seed: int | None,
     options: dict[str, Any],
     binarisation: dict[str, Any],
@@ -252,36 +246,36 @@ def _induce_latent(
 
         check_writable(out)
         trees = read_treebanks(treebanks, line)
-        line.say("starting")
+
         from inout.cli.grammars.induce_latent import put_model, train
         from inout.latent.training_set import TrainingSet
 
         data = TrainingSet.of(trees, **binarisation)
-    made = train(
-        data, latent, method, start=em_start, seed=seed, options=options, about=binarisation
-    )
+    made = train(data, latent, method, seed=seed, options=options, about=binarisation)
     put_model(out, made, began)
 
 
-def _check_method(context: typer.Context, method: str, em_start: str) -> None:
-    """Refuse names that are none, and options that the method does not have."""
-    choice("--method", method, METHODS)
-    choice("--em-start", em_start, STARTS)
+def _em_options(method: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The options of `em_model`; refused where the method has none of them."""
     if method != "em":
-        _refuse(context, FOR_EM, f"needs --method em. Got --method {method}")
-    elif em_start != "random":
-        _refuse(
-            context,
-            {"restarts": "--restarts"},
-            f"needs --em-start random, the only one with other points. Got {em_start}",
-        )
+        _refuse(given, f"needs --method em. Got --method {method}")
+        return {}
+    start = choice("--em-start", given["--em-start"] or STARTS[0], STARTS)
+    iterations, restarts = given["--iterations"], given["--restarts"]
+    if start != "random":
+        why = f"needs --em-start random, the only one with other points. Got {start}"
+        _refuse({"--restarts": restarts}, why)
+    return {
+        "start": start,
+        "iterations": count("--iterations", ITERATIONS if iterations is None else iterations, 0),
+        "restarts": count("--restarts", restarts or 0, 0),
+    }
 
 
-def _refuse(context: typer.Context, options: dict[str, str], why: str) -> None:
+def _refuse(given: dict[str, Any], why: str) -> None:
     """Raise for the first of these options that was given."""
-    for name, option in options.items():
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
+    for option, value in given.items():
+        if value is not None and value is not False:
             raise ArgumentError(f"{option} {why}")
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 # By `LatentParse.source`.
 ABOUT = {
-    "negative": "p(x) is negative: posteriors, being ratios, were used all the same",
+    "negative": "found by its posteriors all the same, which are ratios",
     "wider": "found with less pruning: the first chart had no tree with positive posteriors",
     "unpruned": "found without pruning: pruned charts had no tree with positive posteriors",
     "skeletal": "found by the skeletal rules: the model had no tree with positive posteriors",

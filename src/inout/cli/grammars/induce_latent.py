@@ -28,7 +28,6 @@ def train(
     latent: int,
     method: Method,
     *,
-    start: Start,
     seed: int | None,
     options: dict[str, Any],
     about: dict[str, Any],
@@ -39,7 +38,7 @@ def train(
     if method == "spectral":
         made = latent_grammar(data, latent, method, generator=generator, progress=True)
     else:
-        with em_bars(latent, start) as bars:
+        with em_bars(latent, options["start"]) as bars:
             made = latent_grammar(
                 data,
                 latent,
@@ -47,11 +46,10 @@ def train(
                 generator=generator,
                 progress=bars.show,
                 after_round=bars.after_round,
-                start=start,
                 **options,
             )
     known: dict[str, Any] = {"trees": len(data.trees), "seconds": round(monotonic() - began, 1)}
-    known |= {"seed": seed, "start": start if method == "em" else None, **options, **about}
+    known |= {"seed": seed, **options, **about}
     told = {name: value for name, value in known.items() if value is not None}
     return replace(made, training=made.training | told)
 
@@ -60,11 +58,19 @@ class EMBars:
     """A bar for each round of EM; a round ends with a smoothed model."""
 
     def __init__(self, sizes: list[int], stack: ExitStack) -> None:
-        self._sizes, self._stack, self._round = sizes, stack, 0
+        self._sizes, self._stack, self._round, self._each = sizes, stack, 0, 0.0
         self._show = self._opened()
 
     def show(self, progress: Progress) -> None:
-        """Move the bar of this round."""
+        """Move the bar of this round; the time left is that of all rounds."""
+        left = progress.seconds_left
+        if left is not None:
+            if progress.iterations_left:
+                self._each = left / progress.iterations_left
+            now, *later = self._sizes[self._round :]
+            # The cost of an iteration grows with the square of the values, or somewhat more.
+            iterations = progress.max_iterations * sum((size / now) ** 2 for size in later)
+            progress = replace(progress, seconds_left=left + self._each * iterations)
         self._show(progress)
 
     def after_round(self, model: LPCFG, size: int) -> None:

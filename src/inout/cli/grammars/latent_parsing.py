@@ -101,9 +101,9 @@ def _found(analyses: LatentAnalyses, trees: Sequence[Any]) -> list[Found]:
     logs, signs = analyses.model.tree_log_probs(known)
     found = []
     for tree, log_weight, sign in zip(trees, logs.tolist(), signs.tolist(), strict=True):
-        ratio = int(sign) * analyses.sign
+        ratio = int(sign) * analyses.sign  # 0 where one of the two is
         log_prob = log_weight - analyses.log_partition if ratio else -math.inf
-        found.append(Found(treebank_tree(tree), log_weight, log_prob, ratio or 1))
+        found.append(Found(treebank_tree(tree), log_weight, log_prob, ratio))
     return found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from inout.cli import formats
 from inout.cli.grammars import fallbacks
 from inout.cli.grammars.forests import packed
-from inout.cli.grammars.parse_text import NOT_OF_THE_GRAMMAR, mass, probability, reason, trees
+from inout.cli.grammars.parse_text import mass, probability, reason, trees, without_probability
 from inout.cli.grammars.parsing import Answer, Found
 from inout.cli.grammars.trees import tree_node
 from inout.grammars.treebank import preorder
@@ -84,7 +84,7 @@ def _chart(answer: Answer) -> list[tuple[str, str]]:
 
 def _picture(name: str, found: Found) -> tuple[str, str]:
     """A drawing and its caption."""
-    caption = f"{name} · {NOT_OF_THE_GRAMMAR}"
+    caption = f"{name} · {without_probability(found)}"
     if found.log_prob > -math.inf:
         numbers = f"probability {probability(found)} · log-weight {formats.log(found.log_weight)}"
         caption = f"{name} · {numbers}"

@@ -17,6 +17,7 @@ from inout.viz.labels import clean
 
 NO_TREE = "(())"  # what evaluation reads as a sentence without a parse
 NOT_OF_THE_GRAMMAR = "the best constituents, which are not a tree of the grammar"
+NOT_OF_THE_MODEL = "without probability in the model"
 MOST_TREE_LINES = 200
 
 
@@ -44,7 +45,7 @@ def print_drawings(paper: Paper, answer: Answer) -> None:
 
 def _print_tree(paper: Paper, name: str, found: Found) -> None:
     if found.log_prob == -math.inf:
-        paper.line(Text.assemble((name, "bold"), (f"  {NOT_OF_THE_GRAMMAR}", "dim")))
+        paper.line(Text.assemble((name, "bold"), (f"  {without_probability(found)}", "dim")))
     else:
         paper.line(
             Text.assemble(
@@ -77,6 +78,11 @@ def mass(answer: Answer) -> tuple[str, str]:
 def probability(found: Found) -> str:
     """The probability of a tree, which an estimated model may give another sign."""
     return ("" if found.sign > 0 else "-") + formats.probability(found.log_probability)
+
+
+def without_probability(found: Found) -> str:
+    """What a tree with the probability 0 is."""
+    return NOT_OF_THE_GRAMMAR if found.sign else NOT_OF_THE_MODEL
 
 
 def reason(answer: Answer) -> str:

@@ -50,7 +50,7 @@ class Found:
     tree: Any
     log_weight: float
     log_prob: float
-    sign: int = 1
+    sign: int = 1  # 0: the model gives the sentence, or the tree, no probability
 
     @property
     def log_probability(self) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
+from inout._core.lazy import lazy_property
 from inout.grammars.parsing.counting import count
 from inout.grammars.parsing.marginals import Marginals
 from inout.grammars.parsing.parses import Parse, rules_of, tree_of
@@ -73,7 +74,7 @@ class Analyses:
         arrays = problem.form.arrays, problem.compiled.arrays
         return log_partition(*arrays, *potentials, problem.beam)[0]
 
-    @cached_property
+    @lazy_property
     def log_z(self) -> float:
         """`log_partition` as a number."""
         if self.problem.n == 0:

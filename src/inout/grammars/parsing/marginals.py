@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from inout._core.lazy import lazy_property
 from inout.grammars.parsing.problem import Problem
 from inout.kernels.parsing.passes import ParsingPasses, Posteriors
 
@@ -39,12 +39,12 @@ class Marginals:
         names = zip(form.table.nonterminals, form.is_original, strict=True)
         return tuple(name for name, own in names if own)
 
-    @cached_property
+    @lazy_property
     def constituent_counts(self) -> Vector:
         """The expected number of nodes [n n+1 labels]: start, end, label."""
         return self._nodes(self._problem.form.is_original)
 
-    @cached_property
+    @lazy_property
     def other_counts(self) -> Vector:
         """The expected number [n n+1] of parts of long rules, which are no constituents."""
         counts: Vector = self._nodes(~self._problem.form.is_original).sum(axis=2)
@@ -58,16 +58,16 @@ class Marginals:
             counts[:, 1:] = np.exp(chart.log_back[:, :, symbols] + chart.log_after[:, :, symbols])
         return counts
 
-    @cached_property
+    @lazy_property
     def _passes(self) -> ParsingPasses:
         """Passes of our own: they keep their charts, which go when we go."""
         return self._problem.passes_of(self._problem.sums, self._problem.beam)
 
-    @cached_property
+    @lazy_property
     def _posteriors(self) -> Posteriors:
         return self._passes.posteriors(0)
 
-    @cached_property
+    @lazy_property
     def constituents(self) -> dict[tuple[str, int, int], float]:
         """{(label, start, end): expected number}, those above 0."""
         starts, ends, labels = np.nonzero(self.constituent_counts)
@@ -76,7 +76,7 @@ class Marginals:
         places = zip(labels.tolist(), starts.tolist(), ends.tolist(), strict=True)
         return {(names[a], i, j): v for (a, i, j), v in zip(places, values, strict=True)}
 
-    @cached_property
+    @lazy_property
     def tags(self) -> dict[tuple[str | None, int, int], float]:
         """How likely a word over a span is right below a label and alone there.
 
@@ -89,7 +89,7 @@ class Marginals:
             found[label, i, j] = found.get((label, i, j), 0.0) + value
         return found
 
-    @cached_property
+    @lazy_property
     def unary_steps(self) -> dict[tuple[int, int], dict[tuple[str, str], float]]:
         """{(start, end): {(label above, label below): expected number}} over the same words."""
         closure, names = self._problem.form.closure, self._problem.form.table.nonterminals
@@ -103,13 +103,13 @@ class Marginals:
                 over[pair] = over.get(pair, 0.0) + value
         return found
 
-    @cached_property
+    @lazy_property
     def rules(self) -> dict[tuple[int, int, int], float]:
         """{(number of the rule, start, end): expected number}, those above 0."""
         rule, start, end, value = (x.tolist() for x in self.anchored_rules)
         return dict(zip(zip(rule, start, end, strict=True), value, strict=True))
 
-    @cached_property
+    @lazy_property
     def anchored_rules(self) -> Columns:
         """The same as arrays: numbers of rules, starts, ends, expected numbers; each once."""
         if self._problem.n == 0:
@@ -132,7 +132,7 @@ class Marginals:
         rules = form.original_rules[form.binary[found.rules]]
         return rules, found.starts, found.ends + 1, found.values
 
-    @cached_property
+    @lazy_property
     def _lexical(self) -> Columns:
         problem, n = self._problem, max(self._problem.n, 1)
         rules = problem.form.original_rules[problem.compiled.rules]
@@ -150,7 +150,7 @@ class Marginals:
         places = np.flatnonzero(steps >= 0)
         return dict(zip(places.tolist(), steps[places].tolist(), strict=True))
 
-    @cached_property
+    @lazy_property
     def _unary(self) -> list[Columns]:
         """Steps of chains: A -> B over a span is used exp(back(A) + w + after(B)) times.
 

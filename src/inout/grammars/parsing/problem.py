@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from inout._core.lazy import lazy_property
 from inout.grammars.grammar import Grammar
 from inout.grammars.parsing.normal_form import FormWeights, NormalForm, Setting
 from inout.grammars.parsing.restoring import Leaf, anchored
@@ -64,19 +64,19 @@ class Problem:
         arrays, sentences = self.form.arrays, self.compiled.arrays
         return ParsingPasses(arrays, sentences, binary, chains, entries, beam)
 
-    @cached_property
+    @lazy_property
     def sums(self) -> FormWeights:
         """The weights of the form, outside any graph."""
         if self.rule_scores is None:
             return self.shared.sums
         return self.weights(self.base.detach())
 
-    @cached_property
+    @lazy_property
     def passes(self) -> ParsingPasses:
         """The passes that add up."""
         return self.passes_of(self.sums, self.beam)
 
-    @cached_property
+    @lazy_property
     def best(self) -> FormWeights:
         """The weights of the best pieces."""
         if self.rule_scores is None:
@@ -92,7 +92,7 @@ class Problem:
         barred = [x.barred_chains for x in settings if x.barred_chains is not None]
         return FormWeights(rules, chains, torch.stack(barred) if barred else None)
 
-    @cached_property
+    @lazy_property
     def best_passes(self) -> ParsingPasses:
         """The passes for best trees."""
         return self.passes_of(self.best)
@@ -109,7 +109,7 @@ class Problem:
             self._settings[cell] = found.barred if barred else found
         return self._settings[cell]
 
-    @cached_property
+    @lazy_property
     def _settings(self) -> dict[int, Setting]:
         return {}
 

@@ -21,7 +21,7 @@ NOTHING = -(1 << 28)
 FLAGS = {"reassoc", "contract"}  # sums of products may be taken in any order
 
 
-@njit(cache=True, nogil=True)  # the factors below must not be taken together
+@njit(cache=True, nogil=True, fastmath=FLAGS)
 def normalise(values, start, end):
     """Brings the largest of values[start:end] to the range from 1/2 to 1: the exponent taken."""
     largest = 0.0
@@ -31,11 +31,13 @@ def normalise(values, start, end):
     if largest == 0.0:
         return NOTHING
     exponent = math.frexp(largest)[1]
-    # In two steps, as 2^-exponent may be out of range where the largest is denormal.
-    half = exponent // 2
-    first, second = math.ldexp(1.0, -half), math.ldexp(1.0, half - exponent)
+    if exponent < -1023:  # denormal, and a factor to change that would be out of range
+        for x in range(end - start):
+            vector[x] = math.ldexp(vector[x], -exponent)
+        return exponent
+    factor = math.ldexp(1.0, -exponent)
     for x in range(end - start):
-        vector[x] = vector[x] * first * second
+        vector[x] *= factor
     return exponent
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from inout._core.lazy import lazy_property
 from inout.kernels.parsing import cpu
 from inout.kernels.parsing.anchored import cpu as anchored
 from inout.kernels.parsing.arrays import RuleArrays, SentenceArrays
@@ -221,7 +222,7 @@ class ParsingPasses:
         pairs = len(rules.pair_right) + rules.num_symbols
         self.work = int((lengths**2).sum() * (pairs + len(rules.unary_head)))
 
-    @cached_property
+    @lazy_property
     def dense(self) -> bool:
         """Whether the dense kernel does the scaled passes: it can, and most pairs meet."""
         plain = not any(self.anchored) and self.beam == 0 and len(self.sentences.arc_offsets) == 0
@@ -324,7 +325,7 @@ class ParsingPasses:
         scaled = self.scaled_arguments()[1][1]
         return bool(((scaled <= cpu.SPECK) & (self.unary > -np.inf)).any())
 
-    @cached_property
+    @lazy_property
     def _outside(self) -> tuple[float, list[Array], Array, bool]:
         """(log Z, raw posteriors, those of entries, whether in logs) of the only sentence."""
         n = int(self.sentences.lengths[0])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
+from inout._core.lazy import lazy_property
 from inout.kernels.blocks.decoding.op import sample_items
 from inout.kernels.blocks.op import BlockPasses
 from inout.kernels.blocks.powers import ldexp
@@ -41,7 +41,7 @@ class LatentAnalyses:
     table: ConstituentTable
     coarse: CoarseGrammar
 
-    @cached_property
+    @lazy_property
     def passes(self) -> BlockPasses:
         """The inside and outside passes."""
         return BlockPasses(block_rules(self.model.layout), self.chart.graph, self.model.parameters)

@@ -54,7 +54,7 @@ PENN: Mapping[str, Wishes] = {
 }
 """After the table of Collins (1999), appendix A."""
 
-_UNWANTED = 1 << 20
+_UNWANTED = 1 << 20  # even: the right one wins a tie
 
 
 @dataclass(frozen=True)
@@ -73,23 +73,23 @@ class HeadTable:
     equal: frozenset[str] = frozenset({"NP", "NX", "WHNP"})
 
     @cached_property
-    def _grades(self) -> dict[str, dict[str, tuple[int, bool]]]:
-        """By category and label: how little it is wanted, and whether the left one wins a tie."""
-        grades: dict[str, dict[str, tuple[int, bool]]] = {}
+    def _grades(self) -> dict[str, dict[str, int]]:
+        """By category and label: how little it is wanted; odd where the left one wins a tie."""
+        grades: dict[str, dict[str, int]] = {}
         for category, wishes in self.wishes.items():
-            found: dict[str, tuple[int, bool]] = {}
+            found: dict[str, int] = {}
             grade = 0
             for side, labels in wishes:
                 for label in labels.split():
-                    found.setdefault(label, (grade, side == "left"))
+                    found.setdefault(label, 2 * grade + (side == "left"))
                     grade += category not in self.equal
                 grade += 1
             grades[category] = found
         return grades
 
-    def grade(self, category: str, label: str) -> tuple[int, bool]:
-        """How little a category wants a label as its head, and whether the left wins a tie."""
-        return self._grades.get(category, {}).get(label, (_UNWANTED, False))
+    def grade(self, category: str, label: str) -> int:
+        """How little a category wants a label as its head; odd where the left one wins a tie."""
+        return self._grades.get(category, {}).get(label, _UNWANTED)
 
 
 def head_leaves(trees: SkeletalTrees, table: HeadTable | None = None) -> Numbers:
@@ -104,44 +104,36 @@ def head_leaves(trees: SkeletalTrees, table: HeadTable | None = None) -> Numbers
     >>> [trees.skeleton.nonterminals[trees.labels[v]] for v in leaves]
     ['VBD', 'NN', 'DT', 'NN', 'JJ', 'NN', 'VBD', 'VBD', 'RB']
     """
-    left_grades, right_grades, left_wins, is_new = _tables(trees.skeleton, table or HeadTable())
+    of_rule, is_new = _tables(trees.skeleton, table or HeadTable())
     count = len(trees.labels)
     leaves = np.arange(count)
     grades = np.full(count, _UNWANTED)  # of the best candidate below a node, to the node's category
-    ties = np.zeros(count, np.bool_)
     order = np.argsort(trees.heights, kind="stable")
     ends = np.cumsum(np.bincount(trees.heights)) if count else np.zeros(0, np.int64)
     for start, end in pairwise(ends.tolist()):
         nodes = order[start:end]
         rules, lefts, rights = trees.rules[nodes], trees.lefts[nodes], trees.rights[nodes]
-        new_left, new_right = is_new[rules, 0], is_new[rules, 1]
-        left = np.where(new_left, grades[lefts], left_grades[rules])
-        right = np.where(new_right, grades[rights], right_grades[rules])
-        tie = np.where(new_left, ties[lefts], left_wins[rules])
-        chosen = (left < right) | ((left == right) & tie)
+        left = np.where(is_new[rules, 0], grades[lefts], of_rule[rules, 0])
+        right = np.where(is_new[rules, 1], grades[rights], of_rule[rules, 1])
+        chosen = (left < right) | ((left == right) & (left % 2 == 1))
         leaves[nodes] = leaves[np.where(chosen, lefts, rights)]
         grades[nodes] = np.minimum(left, right)
-        right_tie = np.where(new_right, ties[rights], left_wins[rules + len(is_new)])
-        ties[nodes] = np.where(chosen, tie, right_tie)
     return leaves
 
 
-def _tables(
-    skeleton: Skeleton, table: HeadTable
-) -> tuple[Numbers, Numbers, NDArray[np.bool_], NDArray[np.bool_]]:
-    """For each rule: grades [r] of its children, who wins ties [2r], which children are new."""
+def _tables(skeleton: Skeleton, table: HeadTable) -> tuple[Numbers, NDArray[np.bool_]]:
+    """For the children of each rule [r 2]: their grades, and whether they are new nodes."""
     as_parent = [_base(name).split("+")[-1].split("^")[0] for name in skeleton.nonterminals]
     as_child = [_base(name).split("+")[0].split("^")[0] for name in skeleton.nonterminals]
     grades = np.zeros((len(skeleton.binary), 2), np.int64)
-    wins = np.zeros((len(skeleton.binary), 2), np.bool_)
     new = np.zeros((len(skeleton.binary), 2), np.bool_)
     for r, (a, *children) in enumerate(skeleton.binary.tolist()):
         for side, child in enumerate(children):
             name = skeleton.nonterminals[child]
-            grades[r, side], wins[r, side] = table.grade(as_parent[a], as_child[child])
+            grades[r, side] = table.grade(as_parent[a], as_child[child])
             # X|<…> below X is no constituent of its own, and its candidates are those of X.
             new[r, side] = "|<" in name and _base(name) == _base(skeleton.nonterminals[a])
-    return grades[:, 0].copy(), grades[:, 1].copy(), wins.T.reshape(-1), new
+    return grades, new
 
 
 def _base(name: str) -> str:

@@ -29,7 +29,7 @@ class Projecting:
     latent: int = 16
     threshold: float = 0.0
     fewest: float = 5.0
-    scaling: float | None = 5.0
+    scaling: float | None = 200.0
     support: float = 20.0
     centred: bool = True
     worst_condition: float = 1e6

@@ -83,8 +83,8 @@ def chart(n, rules, head_offsets, leaf_positions, leaf_symbols, allowed):
                     index[i, j, a] = items
                     items += 1
                     first_end[i, a], last_end[i, a] = min(first_end[i, a], j), j
-                    # Later spans start further right within a width, further left in a larger one.
-                    first_start[j, a] = min(first_start[j, a], i)
+                    # Of the spans that end at j, later ones are wider and start further left.
+                    first_start[j, a] = i
                     last_start[j, a] = max(last_start[j, a], i)
     return (
         symbols[:items], spans[:items], heads[:groups], group_rules[:groups], ends[: groups + 1],

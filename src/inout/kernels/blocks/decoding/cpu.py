@@ -10,9 +10,6 @@ from numba import njit
 from inout.kernels.parsing.decoding.sampling.cpu import draw, next_uniform
 from inout.kernels.sampling.cpu import GAMMA, mix
 
-# The most numbers that are kept, 8 bytes each, about.
-MOST_KEPT = 1 << 22
-
 
 @njit(cache=True, nogil=True)
 def best_edges(graph, item_gains, edge_gains, ties, best, second, choices):
@@ -104,18 +101,19 @@ def draw_values(grammar, graph, starts, logs, item, value, group, edge, uniform,
 
 
 @njit(cache=True, nogil=True)
-def sample(grammar, graph, first_groups, starts, logs, roots, root_sums, most, seed, found):
+def sample(grammar, graph, first_groups, starts, logs, roots, root_sums, rooms, seed, found):
     """Fills found [n 2w-1] with the items of trees, each in preorder.
 
     grammar: (rules, sizes, offsets, logs of parameters), logs: those of the inside vectors. roots
-    [z 2]: (item, value) with the running totals of their shares. most: edges of an item. Sample x
-    reads a stream of its own, a function of (seed, x) alone. The totals of what is met are kept
-    for later samples, as long as there is room.
+    [z 2]: (item, value), with the running totals of their shares. Sample x reads a stream of its
+    own, a function of (seed, x) alone. The totals of what is met are kept for later samples, as
+    long as there is room; rooms: the most edges of an item, and when to forget what was kept.
     """
     ends, lefts, rights = graph[2], graph[3], graph[4]
     largest = grammar[1].max()
+    most, most_kept = rooms
     kept = np.full(logs.shape[0], -1, np.int64)
-    sums, used = np.empty(most + 1024), 0
+    sums, used = np.empty(most), 0
     inner_sums = np.empty(largest * largest)
     stack = np.empty((found.shape[1] + 1, 2), np.int64)
     key = mix(seed + GAMMA)
@@ -135,17 +133,15 @@ def sample(grammar, graph, first_groups, starts, logs, roots, root_sums, most, s
             begin, width = kept[starts[item] + value], ends[last] - ends[first]
             if begin < 0:
                 if used + most > sums.shape[0]:
-                    if sums.shape[0] > MOST_KEPT:
+                    if sums.shape[0] > most_kept:
                         used = 0
                         kept[:] = -1
                     else:
-                        longer = np.empty(2 * sums.shape[0])
+                        longer = np.empty(2 * sums.shape[0] + most)
                         longer[:used] = sums[:used]
                         sums = longer
                 begin = used
-                weigh_edges(
-                    grammar, graph, first_groups, starts, logs, item, value, sums[begin:]
-                )
+                weigh_edges(grammar, graph, first_groups, starts, logs, item, value, sums[begin:])
                 kept[starts[item] + value], used = begin, begin + width
             random, uniform = next_uniform(random)
             edge = ends[first] + draw(sums, begin, begin + width, uniform) - begin

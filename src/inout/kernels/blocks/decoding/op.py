@@ -17,9 +17,11 @@ _sample: Callable[..., Any] = cpu.sample
 Vector = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
+MOST_KEPT = 1 << 22  # numbers that the kernel keeps for later samples, about; 8 bytes each
+
 
 def sample_items(passes: BlockPasses, num_words: int, count: int, seed: int) -> Numbers:
-    """The items of `count` independent trees of one sentence, each in preorder: [count 2w-1], w words.
+    """The items of `count` independent trees of one sentence, each in preorder: [count 2w-1].
 
     The graph must be that of a sentence with a tree, its items numbered from the leaves up, and no
     parameter negative. Each tree is as likely as it is given the sentence, whatever the latent
@@ -42,7 +44,7 @@ def sample_items(passes: BlockPasses, num_words: int, count: int, seed: int) -> 
         (rules.rules, rules.sizes, rules.offsets, parameters),
         (graph.heads, graph.rules, graph.ends, graph.lefts, graph.rights),
         first_groups, starts, logs, np.stack([items, values], axis=1),
-        np.cumsum(np.exp(shares - shares.max())), most, np.uint64(seed), found,
+        np.cumsum(np.exp(shares - shares.max())), (most, MOST_KEPT), np.uint64(seed), found,
     )  # fmt: skip
     return found
 
@@ -54,7 +56,7 @@ def _log_inside(passes: BlockPasses) -> Vector:
     if passes.is_wide.any():
         wide = WidePasses(passes.rules, passes.graph, passes.parameters, passes.is_wide)
         values, powers = wide.inside
-    return _logs(values) + powers * np.log(2.0)
+    return np.asarray(_logs(values) + powers * np.log(2.0))
 
 
 def _logs(values: Vector) -> Vector:
