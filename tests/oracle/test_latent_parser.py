@@ -451,6 +451,10 @@ def test_unknown_words_stand_for_their_class():
         assert parsed.skeletal_tree is not None
         assert parsed.skeletal_tree.leaves() == ["the", "parrot", "squawked"]
         assert parser.given(["the", "parrot", "squawked"]).known == ["the", "UNK-LC", "UNK-LC-ed"]
+        nothing = LPCFG(data.skeletal.layout, np.zeros(data.skeletal.layout.size))
+        by_rules = LatentParser(data.grammar(nothing), threshold=threshold)
+        found = by_rules.parse(["the", "parrot", "squawked"])
+        assert (found.source, found.tree) == ("skeletal", parsed.tree)
 
 
 # Negative mass, no mass, and what is done then --------------------------------------------------
@@ -651,6 +655,25 @@ def test_samples_have_their_probabilities(seed: int):
     found = analyses.sample(5000, torch.Generator().manual_seed(seed))
     assert len(found) == (5000 if truth.total else 0)
     if truth.total:
+        check_frequencies(found, truth)
+
+
+def test_latent_values_are_drawn_together():
+    # A over two words is B C with value 0 and C B with value 1; both A are not of any values.
+    sizes = {"S": 1, "A": 2, "B": 1, "C": 1}
+    pairs = {(0, 0): 0.2, (0, 1): 0.5, (1, 0): 0.3, (1, 1): 0.0}
+    case = Case(
+        sizes,
+        {("S", 0): 1.0, ("A", 0): 0.0, ("A", 1): 0.0, ("B", 0): 0.0, ("C", 0): 0.0},
+        {("B", "x", 0): 0.3, ("C", "x", 0): 1.0, ("B", "y", 0): 0.4, ("C", "y", 0): 0.1},
+        {("S", "A", "A", 0, *hs): p for hs, p in pairs.items()}
+        | {("A", "B", "C", 0, 0, 0): 1.0, ("A", "B", "C", 1, 0, 0): 0.0}
+        | {("A", "C", "B", 0, 0, 0): 0.0, ("A", "C", "B", 1, 0, 0): 0.8},
+    )
+    for words in ("xxxx", "xyxy", "yxxy"):
+        truth = Truth(case, words)
+        assert [weight > 0 for weight in truth.weights].count(True) == 3
+        found = parser_of(case).given(list(words)).sample(4000, torch.Generator().manual_seed(5))
         check_frequencies(found, truth)
 
 

@@ -126,7 +126,8 @@ class SkeletalTrees:
     @cached_property
     def words(self) -> Numbers:
         """The numbers of the words of all trees, in order."""
-        return self.skeleton.lexical[self.rules[self.is_leaf], 1].astype(np.int64)
+        words: Numbers = self.skeleton.lexical[self.rules[self.is_leaf], 1].astype(np.int64)
+        return words
 
     def select(self, numbers: Sequence[int] | Numbers) -> SkeletalTrees:
         """These trees alone, in this order, over the same skeleton."""

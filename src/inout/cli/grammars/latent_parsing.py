@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from inout.cli.grammars.parsing import Answer, Found, Request, refusal, seeded, 
 from inout.latent.grammar import LatentGrammar
 from inout.latent.parsing.analyses import LatentAnalyses
 from inout.latent.parsing.labels import treebank_constituents
-from inout.latent.parsing.parser import WIDER, LatentParse, LatentParser
+from inout.latent.parsing.parser import LatentParser
 from inout.latent.treebank import treebank_tree, with_words
 
 # Bytes of an edge of a chart, with what the passes keep for it.
@@ -50,7 +49,7 @@ def _answer(parser: LatentParser, request: Request, given: tuple[Line, int]) -> 
     if refused is not None:
         return Answer(line, words, reason=refused, found_by="none")
     method: Any = request.method
-    parse = parser.parse(words, method)
+    parse, analyses = parser.parse_and_analyses(words, method)
     tree = parse.tree
     if tree is None:
         reason = _reason(parser.grammar, words)
@@ -58,7 +57,6 @@ def _answer(parser: LatentParser, request: Request, given: tuple[Line, int]) -> 
     if not request.numbers:
         found = Found(tree, -math.inf, -math.inf)
         return Answer(line, words, trees=[found], unknown=parse.unknown, found_by=parse.source)
-    analyses = _analyses(parser, parse)
     drawn: list[Any] = []
     if request.samples:
         drawn = analyses.sample(request.samples, torch.Generator().manual_seed(seed))
@@ -84,15 +82,6 @@ def _reason(grammar: LatentGrammar, words: Sequence[str]) -> str:
     numbers = grammar.model.skeleton.word_numbers
     missing = [word for word, replaced in known if replaced not in numbers]
     return f"unknown: {', '.join(missing)}" if missing else "the rules of the model have none"
-
-
-def _analyses(parser: LatentParser, parse: LatentParse) -> LatentAnalyses:
-    """The chart that the tree came from, or that of the first try where it came from none."""
-    threshold = parser.threshold
-    if parse.source in ("wider", "unpruned") and threshold is not None:
-        parser = copy(parser)  # with the same coarse grammar, which is the larger part
-        parser.threshold = threshold * WIDER if parse.source == "wider" else None
-    return parser.given(parse.words)
 
 
 def _found(analyses: LatentAnalyses, trees: Sequence[Any]) -> list[Found]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from nltk.tree import Tree
 
@@ -18,7 +19,7 @@ from inout.latent.parsing.analyses import LatentAnalyses
 from inout.latent.parsing.decoding import Method
 from inout.latent.parsing.labels import Constituents, ConstituentTable, treebank_constituents
 from inout.latent.parsing.pruning import CoarseGrammar
-from inout.latent.treebank import treebank_tree
+from inout.latent.treebank import treebank_tree, with_words
 
 Source = Literal["latent", "negative", "wider", "unpruned", "skeletal", "none"]
 
@@ -79,10 +80,7 @@ class LatentParser:
         self._table = ConstituentTable(grammar.model.skeleton.nonterminals, label)
 
     def given(self, words: Sequence[str]) -> LatentAnalyses:
-        """The trees of a sentence, or those that pruning leaves, for all questions about them.
-
-        A sentence that the skeletal rules cannot parse has no tree, and so no chart to prune.
-        """
+        """The trees of a sentence, or those that pruning leaves, for all questions about them."""
         _refuse_text(words)
         return self._given(words, self._expected(words), self.threshold)
 
@@ -95,44 +93,57 @@ class LatentParser:
         self, words: Sequence[str], expected: Any, threshold: float | None
     ) -> LatentAnalyses:
         model, known = self.grammar.model, self.grammar.vocabulary.replace(words)
-        allowed = None if threshold is None or expected is None else expected >= threshold
+        allowed = None
+        if threshold is not None:
+            # Without a coarse tree there is no other, and nothing to be put in the chart.
+            shape = len(words), len(words) + 1, len(model.sizes)
+            allowed = np.zeros(shape, np.bool_) if expected is None else expected >= threshold
         numbers = [model.skeleton.word_numbers.get(word, -1) for word in known]
         chart = chart_of_sentence(model.layout, numbers, allowed)
         return LatentAnalyses(tuple(words), known, model, chart, self._table, self.coarse)
 
     def parse(self, words: Sequence[str], method: Method = "max_rule") -> LatentParse:
         """The best tree of a sentence by one of the methods of `decoding.best_items`."""
+        return self.parse_and_analyses(words, method)[0]
+
+    def parse_and_analyses(
+        self, words: Sequence[str], method: Method = "max_rule"
+    ) -> tuple[LatentParse, LatentAnalyses]:
+        """`parse`, with the trees that it was chosen from; where none would do, those tried first.
+
+        That is `given` without a second look at the sentence.
+        """
         _refuse_text(words)
-        if not words:
-            return LatentParse((), None, "none")
         unknown = tuple(self.grammar.vocabulary.unknown(words))
         expected = self._expected(words)
-        if self.threshold is None:
-            tries: list[tuple[Source, float | None]] = [("latent", None)]
-        elif expected is None:  # no tree at all, whatever the latent values
-            tries = []
-        else:
-            tries = [("latent", self.threshold), ("wider", self.threshold * WIDER)]
-            if len(words) <= MOST_WORDS_UNPRUNED:
-                tries.append(("unpruned", None))
-        for source, threshold in tries:
+        first = self._given(words, expected, self.threshold)
+        tree = first.best_tree(method)
+        if tree is not None:
+            source: Source = "negative" if first.sign < 0 else "latent"
+            return LatentParse(tuple(words), tree, source, unknown), first
+        for source, threshold in self._further(words, expected):
             analyses = self._given(words, expected, threshold)
             tree = analyses.best_tree(method)
             if tree is not None:
-                if source == "latent" and analyses.sign < 0:
-                    source = "negative"
-                return LatentParse(tuple(words), tree, source, unknown)
+                return LatentParse(tuple(words), tree, source, unknown), analyses
         tree = self._skeletal(words)
-        return LatentParse(tuple(words), tree, "none" if tree is None else "skeletal", unknown)
+        source = "none" if tree is None else "skeletal"
+        return LatentParse(tuple(words), tree, source, unknown), first
+
+    def _further(self, words: Sequence[str], expected: Any) -> list[tuple[Source, float | None]]:
+        """What to try where the first chart has no tree that would do: a source, a threshold."""
+        if self.threshold is None or expected is None:
+            return []
+        wider: list[tuple[Source, float | None]] = [("wider", self.threshold * WIDER)]
+        return wider + [("unpruned", None)] * (len(words) <= MOST_WORDS_UNPRUNED)
 
     def _skeletal(self, words: Sequence[str]) -> Tree | None:
-        found = self.coarse.parser.parse(self.grammar.vocabulary.replace(words)).tree
-        if found is None:
+        """The most probable tree of the skeletal rules."""
+        if not words:
             return None
-        (below,) = found  # the grammar has a start symbol of its own above the roots
-        for place, word in zip(below.treepositions("leaves"), words, strict=True):
-            below[place] = word
-        return below
+        found = self.coarse.parser.parse(self.grammar.vocabulary.replace(words)).tree
+        # The grammar has a start symbol of its own above the roots.
+        return None if found is None else with_words(found[0], words)
 
     def parse_each(
         self, sentences: Iterable[Sequence[str]], method: Method = "max_rule"
