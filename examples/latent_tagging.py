@@ -51,7 +51,7 @@ from inout.latent import (
     TrainingSet,
     with_classes,
 )
-from inout.learning import em_model, latent_grammar
+from inout.learning.latent_grammars import em_model, latent_grammar
 from inout.viz.text import table
 
 Tagged = list[tuple[str, str]]  # words with their tags

@@ -19,7 +19,7 @@ from benchmarks.report import Agreement, Figure
 from inout import Parser
 from inout.grammars.treebank import leaves
 from inout.latent import LatentGrammar, LatentParser, TrainingSet, random_model, refined_grammar
-from inout.learning import em_model, latent_grammar
+from inout.learning.latent_grammars import em_model, latent_grammar
 
 GIB = 2**30
 SIZES = (2, 4, 8, 16, 24)

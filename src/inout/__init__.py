@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from inout.learning import HiddenMarkovModel as HiddenMarkovModel
     from inout.learning import em as em
     from inout.learning import fit_conditional as fit_conditional
-    from inout.learning import latent_grammar as latent_grammar
+    from inout.learning.latent_grammars import latent_grammar as latent_grammar
 
 __all__ = [
     "ArgumentError",
@@ -103,7 +103,7 @@ _HOMES = {
     "StructuredDistribution": "inout.distributions",
     "em": "inout.learning",
     "fit_conditional": "inout.learning",
-    "latent_grammar": "inout.learning",
+    "latent_grammar": "inout.learning.latent_grammars",
 }
 
 

@@ -23,6 +23,28 @@ def begun(results: Iterator[R], items: object) -> Iterator[R]:
     return chain(list(islice(results, 1)), results)
 
 
+def in_threads(function: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
+    """function(item) for every item, computed by threads, in the order of the items.
+
+    Items are read by the caller's thread, a few ahead of the results: where they come from a
+    slow source, a result waits for the items behind it (`in_order` does not).
+
+    >>> list(in_threads(lambda n: n * n, range(5), threads=2))
+    [0, 1, 4, 9, 16]
+    """
+    pool = ThreadPoolExecutor(threads)
+    waiting: deque[Future[R]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > 2 * threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
 def in_order(function: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
     """function(item) for every item, computed by threads, in the order of the items.
 

@@ -60,6 +60,7 @@ def cluster_nodes(
     for a, nodes in enumerate(np.split(order, np.cumsum(counts)[:-1])):
         if layout.sizes[a] > 1 and len(nodes) > 1:
             own = np.ascontiguousarray(vectors[nodes], np.float64)
+            own -= own.mean(axis=0)  # distances are differences of squares
             found[nodes] = _k_means(own, int(layout.sizes[a]), generator, max_iterations)
     return found
 

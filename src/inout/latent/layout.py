@@ -35,10 +35,10 @@ class Layout:
 
     def __init__(self, skeleton: Skeleton, sizes: int | Sequence[int] | Numbers) -> None:
         count = len(skeleton.nonterminals)
-        given = np.asarray(sizes, np.int64)
-        if given.shape not in ((), (count,)) or (given < 1).any():
+        given = np.asarray(sizes)
+        if given.dtype.kind not in "iu" or given.shape not in ((), (count,)) or (given < 1).any():
             raise ArgumentError(
-                f"sizes must be a number of at least 1, or one for each of the {count} "
+                f"sizes must be an integer of at least 1, or one for each of the {count} "
                 f"nonterminals. Got {sizes!r:.80}"
             )
         object.__setattr__(self, "skeleton", skeleton)

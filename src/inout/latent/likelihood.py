@@ -22,8 +22,9 @@ from inout.latent.trees import SkeletalTrees
 
 Vector = NDArray[np.float64]
 
-SMALLEST = float(np.finfo(np.float64).tiny)
-"""Parameters below this count as zero: what they are divided by would be out of range."""
+SMALLEST = 1e-290
+"""Parameters below this count as zero: derivatives by them, which are counts divided by them, may
+be out of range."""
 
 
 # A part of the trees has at least this many nodes: below, a pass takes no longer than its call.
@@ -33,7 +34,8 @@ _NODES = 500
 class TreeLikelihood:
     """The log-probability of each of many trees, summed over the latent values of all nodes.
 
-    Called with log-weights [p] it gives log p [t], −inf for trees without probability. Its
+    Called with log-weights [p] it gives log p [t], −inf for trees without probability; weights
+    below 1e-290 count as zero, which `LPCFG.tree_log_probs` does not do. Its
     gradient is expected counts, by one inside and one outside pass. O(nodes · m³) time; a vector
     of m numbers for each node in memory. Second and higher derivatives are those of the reference
     in torch, and as slow as it is.

@@ -40,11 +40,14 @@ def refined_grammar(model: LPCFG, start: str = "TOP") -> Grammar:
     if len(set(every)) < len(every):
         name = next(name for name in every if every.count(name) > 1)
         raise ArgumentError(f"the refined symbols must have different names. Got {name} twice")
-    rules: list[Rule] = [Rule(start, (name,)) for group in names for name in group]
-    for a, x in skeleton.lexical.tolist():
-        rules += [Rule(name, (Terminal(skeleton.words[x]),)) for name in names[a]]
-    for a, b, c in skeleton.binary.tolist():
-        rules += [Rule(p, (q, r)) for p in names[a] for q in names[b] for r in names[c]]
-    used = np.flatnonzero(model.parameters > 0)
-    log_weights = np.log(model.parameters[used])
-    return Grammar(start, [rules[place] for place in used.tolist()], log_weights)
+    parameters, rules = model.parameters, list[Rule]()
+    for a, group in enumerate(names):
+        for (h,) in np.argwhere(layout.root(parameters, a) > 0).tolist():
+            rules.append(Rule(start, (group[h],)))
+    for number, (a, x) in enumerate(skeleton.lexical.tolist()):
+        for (h,) in np.argwhere(layout.lexical(parameters, number) > 0).tolist():
+            rules.append(Rule(names[a][h], (Terminal(skeleton.words[x]),)))
+    for number, (a, b, c) in enumerate(skeleton.binary.tolist()):
+        for h, i, j in np.argwhere(layout.block(parameters, number) > 0).tolist():
+            rules.append(Rule(names[a][h], (names[b][i], names[c][j])))
+    return Grammar(start, rules, np.log(parameters[parameters > 0]))

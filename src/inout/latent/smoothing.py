@@ -22,6 +22,11 @@ def smoothed(model: LPCFG, *, share: float = 0.01, lexical: float = 0.1) -> LPCF
     >>> smoothed(LPCFG(layout, np.array([0.5, 0.5, 1, 0, 0, 1]))).parameters
     array([0.5 , 0.5 , 0.95, 0.05, 0.05, 0.95])
     """
+    if not model.is_nonnegative:
+        raise ArgumentError(
+            "model must have no negative parameters, whose distributions have no sums to keep. "
+            "Got one that has, as spectral learning makes them"
+        )
     for name, value in (("share", share), ("lexical", lexical)):
         if not 0 <= value <= 1:
             raise ArgumentError(f"{name} must be from 0 to 1. Got {value!r:.80}")

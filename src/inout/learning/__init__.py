@@ -7,8 +7,6 @@ from inout.learning.em import EMRun as EMRun
 from inout.learning.em import em as em
 from inout.learning.errors import TrainingError as TrainingError
 from inout.learning.hidden_markov import HiddenMarkovModel as HiddenMarkovModel
-from inout.learning.latent_grammars import em_model as em_model
-from inout.learning.latent_grammars import latent_grammar as latent_grammar
 from inout.learning.model import GenerativeModel as GenerativeModel
 from inout.learning.priors import Additive as Additive
 from inout.learning.priors import Dirichlet as Dirichlet

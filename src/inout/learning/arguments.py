@@ -13,14 +13,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
-from inout.latent.trees import SkeletalTrees
 from inout.learning.model import Parameters, as_array
 
 
 def checked_corpus(corpus: Any) -> Sized:
     """The corpus, which can be counted and gone through more than once, with something in it."""
     sentences: Any = corpus
-    if not isinstance(corpus, SkeletalTrees):  # through which its model goes as it likes
+    # What has a length and no items, as `SkeletalTrees`, is its model's to go through.
+    if isinstance(corpus, Iterable) or not isinstance(corpus, Sized):
         if isinstance(corpus, str | bytes | Mapping) or not isinstance(corpus, Iterable):
             raise ArgumentError(f"corpus must be a sequence of sentences. Got {corpus!r:.80}")
         if not (hasattr(corpus, "__len__") and hasattr(corpus, "__getitem__")):

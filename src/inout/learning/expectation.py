@@ -85,8 +85,8 @@ def _gradient(
         return np.zeros(len(weights))
     counts: NDArray[np.float64] = gradient.cpu().double().numpy()
     least = -ROUNDING * (1.0 + max(counts.max(initial=0.0), -counts.min(initial=0.0)))
-    if not counts.min(initial=0.0) >= least:  # NaN as well
-        bad = ~(counts >= least)
+    if not (counts.min(initial=0.0) >= least > -np.inf):  # NaN and infinity as well
+        bad = ~((counts >= least) & (counts < np.inf))
         place = int(np.flatnonzero(bad)[0])
         raise TrainingError(
             "the gradient of log Z must be expected counts, which are not negative. "

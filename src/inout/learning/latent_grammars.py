@@ -89,6 +89,8 @@ def em_model(
     see `latent_sizes`. `after_round(model, latent)` hears of each smoothed model.
     """
     at_least("latent", latent, 1)
+    if restarts and start != "random":
+        raise ArgumentError(f"restarts need start='random'. Got {restarts} with {start!r}")
     source = checked_generator(generator, needed=False) or torch.Generator().manual_seed(0)
     sizes = latent_sizes(data.trees, latent, support=support)
     told: dict[str, Any] = {"max_iterations": iterations, "tolerance": tolerance}
@@ -102,6 +104,8 @@ def em_model(
 
     if start == "split":
         model, size = data.skeletal, 1
+        if latent == 1:  # the relative frequencies are the maximum
+            return finished(model, 1)
         while size < latent:
             size = min(2 * size, latent)
             grown = split(model, source, noise=noise, sizes=np.minimum(sizes, size))

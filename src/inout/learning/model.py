@@ -105,6 +105,8 @@ def _without_gaps(numbers: NDArray[Any]) -> NDArray[np.int64]:
         _, ranked = np.unique(numbers, return_inverse=True)
         return ranked.astype(np.int64)
     # Without a sort, which takes longer than all else where there are millions of parameters.
+    if numbers.dtype.kind == "i":
+        numbers = numbers.astype(np.int64, copy=False)  # differences of narrower ones may overflow
     shifted = (numbers - numbers.dtype.type(least)).astype(np.int64, copy=False)
     ranks = np.cumsum(np.bincount(shifted, minlength=span) > 0) - 1
     return np.asarray(ranks[shifted], np.int64)

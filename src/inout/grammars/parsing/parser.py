@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
-from inout._core.pipeline import in_order
+from inout._core.pipeline import in_threads
 from inout.grammars.grammar import Grammar
 from inout.grammars.parsing.analyses import Analyses
 from inout.grammars.parsing.marginals import Marginals
@@ -141,7 +141,7 @@ class Parser:
         """`parse` of many sentences, one after the other as they are ready, on all cores."""
         # The kernels leave Python's lock to others.
         parse = partial(self.parse, method=method, label=label)
-        return in_order(parse, sentences, torch.get_num_threads())
+        return in_threads(parse, sentences, torch.get_num_threads())
 
     def parse_all(
         self, sentences: Iterable[Words], method: str = "viterbi", *, label: Label | None = None

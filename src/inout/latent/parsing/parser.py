@@ -12,7 +12,7 @@ import torch
 from nltk.tree import Tree
 
 from inout._core.errors import ArgumentError
-from inout._core.pipeline import in_order
+from inout._core.pipeline import in_threads
 from inout.latent.grammar import LatentGrammar
 from inout.latent.graphs import chart_of_sentence
 from inout.latent.parsing.analyses import LatentAnalyses
@@ -149,7 +149,7 @@ class LatentParser:
         self, sentences: Iterable[Sequence[str]], method: Method = "max_rule"
     ) -> Iterator[LatentParse]:
         """`parse` of many sentences, one after the other as they are ready, on all cores."""
-        return in_order(partial(self.parse, method=method), sentences, torch.get_num_threads())
+        return in_threads(partial(self.parse, method=method), sentences, torch.get_num_threads())
 
     def parse_all(
         self, sentences: Iterable[Sequence[str]], method: Method = "max_rule"

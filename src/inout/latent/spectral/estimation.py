@@ -66,8 +66,10 @@ def spectral(
         C^{a→b c} = E[[a→b c] Z ⊗ Y₂ ⊗ Y₃] (Σᵃ)⁻¹,   c∞_{a→x} = E[[a→x] Z] (Σᵃ)⁻¹
         c¹_a = E[[a] Y], at roots
 
-    If trees come from an L-PCFG whose latent values the features tell apart, probabilities of
-    trees and marginals converge to the true ones at the rate 1/√(number of trees). Averages are
+    If trees come from an L-PCFG whose latent values the features tell apart, and `latent` is at
+    least their number, probabilities of trees and marginals converge to the true ones at the rate
+    1/√(number of trees), with `shrinkage=None` or one without `forgetting`. The default gives that
+    up for better parses of rare combinations. Averages are
     over all nodes, each with the weight of its tree: one node drawn from each tree, as in section
     7.1, would make inside and outside trees depend on each other through the size of the tree.
 
@@ -120,6 +122,8 @@ def spectral(
 
 def _node_weights(trees: SkeletalTrees, weights: Vector | None) -> Vector:
     """The weight of each node, which is that of its tree."""
+    if not len(trees):
+        raise ArgumentError("trees must hold at least one tree. Got none")
     if weights is None:
         weights = np.ones(len(trees))
     if weights.shape != (len(trees),):

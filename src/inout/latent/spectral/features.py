@@ -60,8 +60,18 @@ def pair(first: Numbers, second: Numbers) -> Numbers:
     >>> pair(np.array([0, 1, -1]), np.array([2, 0, 1])).tolist()
     [2, 3, -1]
     """
-    width = int(second.max(initial=0)) + 1
-    return np.where((first >= 0) & (second >= 0), first * width + second, -1)
+    fires = (first >= 0) & (second >= 0)
+    firsts, seconds = (_ranked(part, fires) for part in (first, second))
+    width = int(seconds.max(initial=0)) + 1
+    return np.where(fires, firsts * width + seconds, -1)
+
+
+def _ranked(numbers: Numbers, fires: NDArray[np.bool_]) -> Numbers:
+    """The numbers where they matter, or their ranks where products of them could overflow."""
+    wide = np.where(fires, numbers, 0).astype(np.int64)
+    if wide.max(initial=0) < 1 << 31:
+        return wide
+    return np.unique(wide, return_inverse=True)[1].astype(np.int64)
 
 
 def both(first: FeatureFunction, second: FeatureFunction) -> FeatureFunction:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -179,4 +180,6 @@ def _by_rule(trees: SkeletalTrees, inner: Numbers) -> Iterator[tuple[int, Number
     """The binary rules that nodes have, each with its nodes."""
     order = inner[np.argsort(trees.rules[inner], kind="stable")]
     rules, firsts = np.unique(trees.rules[order], return_index=True)
-    yield from zip(rules.tolist(), np.split(order, firsts[1:]), strict=True)
+    bounds = [*firsts.tolist(), len(order)]
+    for rule, (low, high) in zip(rules.tolist(), pairwise(bounds), strict=True):
+        yield rule, order[low:high]

@@ -80,7 +80,7 @@ def decompose(
     Small matrices are decomposed whole (LAPACK), larger ones by Lanczos' iteration (ARPACK), those
     of many nodes by random projection with three power steps (Halko, Martinsson & Tropp 2011), for
     which the generator is needed. Vectors have signs that make their entry of the largest size
-    positive on the left, so that the answer depends on the generator alone.
+    positive on the left, so that the answer depends on the generator alone, up to rounding.
     """
     d, e = moments.shape
     rank = min(rank, d, e)
@@ -123,8 +123,9 @@ def _randomised(
 ) -> tuple[Vector, Vector, Vector]:
     d, e = moments.shape
     width = min(rank + _OVERSAMPLING, d, e)
-    noise = torch.randn(e, width, dtype=torch.float64, generator=generator).numpy()
-    basis, _ = np.linalg.qr(moments.times(noise))
+    device = None if generator is None else generator.device
+    noise = torch.randn(e, width, dtype=torch.float64, generator=generator, device=device)
+    basis, _ = np.linalg.qr(moments.times(noise.cpu().numpy()))
     for _ in range(_POWER_STEPS):
         other, _ = np.linalg.qr(moments.transposed_times(basis))
         basis, _ = np.linalg.qr(moments.times(other))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
 from inout.latent.spectral.features import FeatureFunction, Features
 from inout.latent.spectral.matrices import feature_matrix
@@ -36,11 +38,12 @@ class Projecting:
     solver: Solver = "auto"
 
     def __post_init__(self) -> None:
-        if self.latent < 1:
-            raise ArgumentError(f"latent must be at least 1. Got {self.latent}")
+        at_least("latent", self.latent, 1)
         for name in ("threshold", "fewest", "support"):
             if not getattr(self, name) >= 0:
                 raise ArgumentError(f"{name} must be at least 0. Got {getattr(self, name)}")
+        if self.threshold >= 1:
+            raise ArgumentError(f"threshold must be below 1. Got {self.threshold}")
         if self.scaling is not None and not self.scaling >= 0:
             raise ArgumentError(f"scaling must be at least 0, or None. Got {self.scaling}")
         if not self.worst_condition >= 1:
@@ -98,8 +101,8 @@ def node_vectors(
     bounds = np.concatenate([[0], np.cumsum(np.bincount(trees.labels, minlength=count))])
     inside_keys = list(_keys(trees, features.inside, order))
     outside_keys = list(_keys(trees, features.outside, order))
-    inside = np.zeros((len(trees.labels), how.latent))
-    outside = np.zeros((len(trees.labels), how.latent))
+    most = _most_values(np.bincount(trees.labels, weights, count), how)
+    inside, outside = np.zeros((2, len(trees.labels), most))
     sizes = np.ones(count, np.int64)
     supported, ranked, repaired = (np.ones(count, np.int64) for _ in range(3))
     conditions = np.ones(count)
@@ -144,6 +147,13 @@ class _Found:
     repaired: int = 0
 
 
+def _most_values(totals: Any, how: Projecting) -> int:
+    """The most values that a label may have, given the weight of its nodes; of several labels."""
+    if how.support == 0:
+        return how.latent
+    return int(min(how.latent, max(1.0, np.max(totals, initial=0.0) // how.support)))
+
+
 def _of_label(
     inside_keys: list[Numbers],
     outside_keys: list[Numbers],
@@ -152,9 +162,7 @@ def _of_label(
     generator: torch.Generator | None,
 ) -> _Found:
     total = weights.sum()
-    supported = how.latent
-    if how.support > 0:
-        supported = int(min(how.latent, max(1.0, total // how.support)))
+    supported = _most_values(total, how)
     ones = np.ones((len(weights), 1))
     if total <= 0 or (supported == 1 and how.centred):
         return _Found(ones, ones, np.zeros(0), supported, 1)

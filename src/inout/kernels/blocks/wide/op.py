@@ -133,12 +133,15 @@ class WidePasses:
         some = mantissas[owners] != 0
         places, targets, owners = places[some], targets[some], owners[some]
         shares = values[places] * (weights[owners] / mantissas[owners])
-        np.add.at(found, targets, ldexp(shares, exponents[places] - powers[owners]))
+        # By a parameter of zero the derivative may be out of range, in both directions.
+        with np.errstate(invalid="ignore", over="ignore"):
+            np.add.at(found, targets, ldexp(shares, exponents[places] - powers[owners]))
         leaves = self.graph.leaves
         inner, rows = _ranges(self.rules.sizes[self.graph.symbols[leaves]])
         places = self._starts[leaves][rows] + inner
         targets = self.graph.leaf_offsets[rows] + inner
-        np.add.at(found, targets, ldexp(outs[places], out_exponents[places]))
+        with np.errstate(invalid="ignore", over="ignore"):
+            np.add.at(found, targets, ldexp(outs[places], out_exponents[places]))
         _gradient(
             self._grammar, self._edges, self._wanted, self._starts, values, exponents, outs,
             out_exponents, found,
