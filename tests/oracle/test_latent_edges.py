@@ -11,18 +11,22 @@ from nltk.tree import Tree
 
 import inout
 from inout._core.pipeline import in_threads
+from inout.cli.commands import induce
 from inout.latent import (
     LPCFG,
     LatentParser,
     Layout,
     SkeletalTrees,
     cluster_nodes,
+    graphs,
     smoothed,
     spectral,
     split,
     treebank_model,
 )
+from inout.latent.parsing.decoding import check_method
 from inout.latent.spectral.features import both, pair
+from inout.learning import latent_grammars
 from inout.learning.latent_grammars import em_model, latent_grammar
 from inout.learning.model import _without_gaps
 
@@ -120,6 +124,57 @@ def test_restarts_need_random_starts():
     model = em_model(data, 1, after_round=lambda model, latent: told.append(latent))
     assert told == [1]
     np.testing.assert_allclose(model.parameters, treebank_model(data.trees).parameters)
+
+
+def test_one_tree_is_not_several():
+    tree = Tree.fromstring(AGREEING[0])
+    for collect in (SkeletalTrees.of, inout.latent.TrainingSet.of):
+        with pytest.raises(inout.ArgumentError, match="put it in a list"):
+            collect(tree)
+
+
+def test_labels_may_have_a_plus():
+    tree = Tree.fromstring("(TOP (PP (P+D du) (NP (N (+ +)))))")
+    grammar = latent_grammar([tree] * 3, 2)
+    assert LatentParser(grammar).parse(["du", "+"]).tree == tree
+    assert LatentParser(grammar).parse(["du", "+"], "min_risk").tree == tree
+
+
+def test_trees_deeper_than_the_stack_of_python():
+    words = [f"w{k % 7}" for k in range(1500)]
+    tree = Tree("A", [words[-1]])
+    for word in reversed(words[:-1]):
+        tree = Tree("S", [Tree("A", [word]), tree])
+    data = inout.latent.TrainingSet.of([tree])
+    assert len(data.trees.labels) == 2999
+    assert latent_grammar(data, 2).model.sizes.max() == 2
+
+
+def test_equal_skeletons_are_the_same():
+    trees = [Tree.fromstring(t) for t in AGREEING]
+    one, other = (inout.latent.TrainingSet.of(trees) for _ in range(2))
+    grammar = one.grammar(treebank_model(other.trees))
+    assert LatentParser(grammar).parse(["x", "x"]).source == "latent"
+
+
+def test_charts_are_not_larger_than_memory(monkeypatch):
+    trees = [Tree.fromstring("(TOP (S (A a) (S (A a) (A a))))")] * 9
+    grammar = latent_grammar(trees, 1)
+    whole = LatentParser(grammar, threshold=None)
+    assert len(whole.given(["a"] * 9).chart.graph.lefts) > 7
+    monkeypatch.setattr(graphs, "MOST_EDGES", 7)
+    with pytest.raises(graphs.ChartTooLargeError, match="of 9 words has more than 7 edges"):
+        whole.parse(["a"] * 9)
+    assert whole.parse(["a"] * 3).source == "latent"
+
+
+def test_methods_are_named():
+    with pytest.raises(inout.ArgumentError, match=r"goodman, min_risk, max_rule\. Got 'viterbi'"):
+        check_method("viterbi")
+
+
+def test_both_defaults_are_one():
+    assert induce.ITERATIONS == latent_grammars.ITERATIONS
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint64])

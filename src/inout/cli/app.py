@@ -94,7 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InoutError as error:
         return _complain(_message(error))
     except MemoryError:
-        return _complain("inout: out of memory; a smaller --max-words or --max-edges stops earlier")
+        smaller = "a smaller --latent, --max-words or --max-edges needs less"
+        return _complain(f"inout: out of memory; {smaller}")
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except (BrokenPipeError, SystemExit) as error:

@@ -41,7 +41,7 @@ class LatentGrammar:
     def __post_init__(self) -> None:
         if (self.skeletal.sizes != 1).any():
             raise ArgumentError("skeletal must have one latent value for each nonterminal")
-        if self.skeletal.skeleton is not self.model.skeleton:
+        if not self.skeletal.skeleton.same_as(self.model.skeleton):
             raise ArgumentError("model and skeletal must have the same Skeleton")
 
     def save(self, path: str | Path) -> None:
@@ -75,7 +75,10 @@ class LatentGrammar:
             arrays, content = load_arrays(data), _content(data)
             version = content["version"]
         except _UNREADABLE as error:
-            raise FileError(f"{path}: this is no latent grammar of inout. {_why(error)}") from error
+            what = "this is no latent grammar of inout"
+            if is_latent_grammar(path):
+                what = "the latent grammar is damaged, or cut short"
+            raise FileError(f"{path}: {what}. {_why(error)}") from error
         if version != VERSION:
             raise FileError(
                 f"{path}: the model has version {version!r:.80}; this inout reads {VERSION}"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from inout._core.errors import ArgumentError
 from inout.kernels.blocks.arrays import BlockGraph, BlockRules
 from inout.kernels.blocks.charting import cpu as charting
 from inout.latent.layout import Layout
@@ -16,6 +17,12 @@ from inout.latent.trees import SkeletalTrees
 
 _chart: Callable[..., Any] = charting.chart
 Mask = NDArray[np.bool_]
+
+MOST_EDGES = 1 << 27  # which take about 3 GB
+
+
+class ChartTooLargeError(ArgumentError):
+    """A sentence has more ways to be built than fit in memory."""
 
 
 def block_rules(layout: Layout) -> BlockRules:
@@ -58,7 +65,8 @@ def chart_of_sentence(layout: Layout, words: Sequence[int], allowed: Mask | None
     """All trees of a sentence of word numbers, or those with allowed [n n+1 a] symbols alone.
 
     Unknown words (-1) have no lexical rule, and the sentence then no tree. Time: the rules of the
-    allowed symbols for each span, and the splits of those that apply.
+    allowed symbols for each span, and the splits of those that apply. More than `MOST_EDGES` of
+    these raise ChartTooLargeError.
     """
     skeleton, n = layout.skeleton, len(words)
     entries = [skeleton.rules_of_word[x] if x >= 0 else np.empty(0, np.int64) for x in words]
@@ -71,8 +79,13 @@ def chart_of_sentence(layout: Layout, words: Sequence[int], allowed: Mask | None
         kept = allowed[positions, positions + 1, symbols]
         positions, rules, symbols = positions[kept], rules[kept], symbols[kept]
     made = block_rules(layout)
-    found = _chart(n, made.rules, made.head_offsets, positions, symbols, allowed)
+    found = _chart(n, made.rules, made.head_offsets, positions, symbols, allowed, MOST_EDGES)
     item_symbols, spans, heads, group_rules, ends, lefts, rights = found
+    if len(lefts) == MOST_EDGES:
+        raise ChartTooLargeError(
+            f"the chart of a sentence of {n} words has more than {MOST_EDGES:,} edges; a larger "
+            "threshold leaves fewer"
+        )
     roots = np.flatnonzero((spans[:, 0] == 0) & (spans[:, 1] == n))
     graph = BlockGraph(
         symbols=item_symbols,

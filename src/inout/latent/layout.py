@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from inout._core.errors import ArgumentError
 from inout.latent.skeleton import Skeleton
 
+MOST_VALUES = 1 << 14  # a single block of more would take terabytes
+
 Numbers = NDArray[np.int64]
 Vector = NDArray[np.float64]
 
@@ -36,9 +38,10 @@ class Layout:
     def __init__(self, skeleton: Skeleton, sizes: int | Sequence[int] | Numbers) -> None:
         count = len(skeleton.nonterminals)
         given = np.asarray(sizes)
-        if given.dtype.kind not in "iu" or given.shape not in ((), (count,)) or (given < 1).any():
+        fits = given.dtype.kind in "iu" and given.shape in ((), (count,))
+        if not fits or (given < 1).any() or (given > MOST_VALUES).any():
             raise ArgumentError(
-                f"sizes must be an integer of at least 1, or one for each of the {count} "
+                f"sizes must be an integer from 1 to {MOST_VALUES}, or one for each of the {count} "
                 f"nonterminals. Got {sizes!r:.80}"
             )
         object.__setattr__(self, "skeleton", skeleton)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
-from inout.latent.layout import Layout
+from inout.latent.layout import MOST_VALUES, Layout
 from inout.latent.model import LPCFG
 from inout.latent.trees import SkeletalTrees
 
@@ -31,7 +31,8 @@ def latent_sizes(trees: SkeletalTrees, latent: int, *, support: int = 20) -> Num
     """
     most = at_least("latent", latent, 1)
     counts = np.bincount(trees.labels, minlength=len(trees.skeleton.nonterminals))
-    return np.minimum(most, 1 + counts // at_least("support", support, 1)).astype(np.int64)
+    found = 1 + counts // at_least("support", support, 1)
+    return np.minimum(min(most, MOST_VALUES), found).astype(np.int64)
 
 
 def treebank_model(trees: SkeletalTrees, sizes: Sizes = 1) -> LPCFG:

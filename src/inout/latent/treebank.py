@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from nltk.tree import Tree
 
+from inout._core.errors import ArgumentError
 from inout.grammars.treebank import (
     binarise,
     clean,
     collapse_unary,
     expand_unary,
+    is_preterminal,
     leaves,
+    rebuild,
     restore,
     with_root,
     without_root,
@@ -20,6 +23,7 @@ from inout.grammars.treebank import (
 from inout.grammars.words import Vocabulary
 
 ROOT = "TOP"
+_JOINT, _OWN_PLUS = "+", "\uff0b"
 
 
 def skeletal_tree(
@@ -38,11 +42,14 @@ def skeletal_tree(
     >>> tree = Tree.fromstring("(TOP (S (VP (VB see) (NP (DT the) (JJ old) (NN cat)))))")
     >>> print(skeletal_tree(tree))
     (S+VP (VB see) (NP (DT the) (NP|<> (JJ old) (NN cat))))
+
+    A plus in a label of the treebank is written as a full-width one (`P＋D`) until the way back.
     """
     cleaned = clean(tree, root=ROOT)
     if cleaned is None:
         return None
-    collapsed = collapse_unary(without_root(cleaned), tags=True, root=True)
+    escaped = _relabelled(without_root(cleaned), _JOINT, _OWN_PLUS)
+    collapsed = collapse_unary(escaped, tags=True, root=True)
     return binarise(collapsed, horizontal=horizontal, vertical=vertical, direction=direction)
 
 
@@ -52,7 +59,7 @@ def treebank_tree(tree: Tree) -> Tree:
     >>> print(treebank_tree(Tree.fromstring("(S+VP (VB see) (NP (DT the) (NN cat)))")))
     (TOP (S (VP (VB see) (NP (DT the) (NN cat)))))
     """
-    return with_root(expand_unary(restore(tree)), ROOT)
+    return with_root(_relabelled(expand_unary(restore(tree)), _OWN_PLUS, _JOINT), ROOT)
 
 
 def skeletal_trees(
@@ -63,6 +70,8 @@ def skeletal_trees(
     direction: Literal["right", "left"] = "right",
 ) -> Iterator[Tree]:
     """`skeletal_tree` of each tree that has words."""
+    if isinstance(trees, Tree):
+        raise ArgumentError("trees must be several trees. Got one; put it in a list")
     for tree in trees:
         made = skeletal_tree(tree, horizontal=horizontal, vertical=vertical, direction=direction)
         if made is not None:
@@ -82,14 +91,31 @@ def with_classes(trees: Sequence[Tree], *, threshold: int = 1) -> tuple[list[Tre
 
 
 def with_words(tree: Tree, words: Sequence[str]) -> Tree:
-    """The tree with other words for its leaves."""
-    copied = tree.copy(deep=True)
-    rest = iter(words)
-    stack = [copied]
-    while stack:
-        node = stack.pop()
-        if isinstance(node[0], Tree):
-            stack.extend(reversed(node))
-        else:
-            node[0] = next(rest)
-    return copied
+    """The skeletal tree with other words for its leaves."""
+    rest = list(words)
+
+    def replaced(node: Tree, children: list[Any]) -> list[Any]:
+        # Words come from right to left.
+        return [Tree(node.label(), [rest.pop()] if is_preterminal(node) else children)]
+
+    made: Tree = rebuild(tree, replaced)[0]
+    return made
+
+
+def treebank_label(label: str) -> str:
+    """A label of the treebank as it stood there.
+
+    >>> treebank_label("P＋D")
+    'P+D'
+    """
+    return label.replace(_OWN_PLUS, _JOINT)
+
+
+def _relabelled(tree: Tree, old: str, new: str) -> Tree:
+    """The tree with another text for one in all labels."""
+
+    def renamed(node: Tree, children: list[Any]) -> list[Any]:
+        return [Tree(node.label().replace(old, new), children)]
+
+    made: Tree = rebuild(tree, renamed)[0]
+    return made

@@ -45,6 +45,8 @@ class SkeletalTrees:
 
         A tree that is not skeletal, or uses a rule that the skeleton lacks, raises ArgumentError.
         """
+        if isinstance(trees, Tree):
+            raise ArgumentError("trees must be several trees. Got one; put it in a list")
         rows: list[tuple[str, ...]] = []
         offsets = [0]
         for number, tree in enumerate(trees):
@@ -132,6 +134,8 @@ class SkeletalTrees:
     def select(self, numbers: Sequence[int] | Numbers) -> SkeletalTrees:
         """These trees alone, in this order, over the same skeleton."""
         chosen = np.asarray(numbers, np.int64)
+        if ((chosen < 0) | (chosen >= len(self))).any():
+            raise ArgumentError(f"numbers must be from 0 to {len(self) - 1}. Got others")
         sizes = np.diff(self.offsets)[chosen]
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
         shift = np.repeat(self.offsets[chosen] - offsets[:-1], sizes)
@@ -148,6 +152,8 @@ class SkeletalTrees:
 
     def tree(self, number: int) -> Tree:
         """One of the trees, for people."""
+        if not 0 <= number < len(self):
+            raise ArgumentError(f"number must be from 0 to {len(self) - 1}. Got {number}")
         names, words = self.skeleton.nonterminals, self.skeleton.words
         built: dict[int, Tree] = {}
         for v in range(self.offsets[number + 1] - 1, self.offsets[number] - 1, -1):
@@ -178,8 +184,8 @@ def _rules_of(tree: Tree, number: int) -> Iterator[tuple[str, ...]]:
         else:
             raise ArgumentError(
                 f"tree {number} must be skeletal: two subtrees or one word under each node. "
-                f"Got {len(children)} children of {node.label()!r} "
-                "(`inout.latent.skeletal_tree` collapses and binarises)"
+                f"Got {len(children)} children of {node.label()!r} (`inout.latent.skeletal_tree` "
+                "collapses and binarises; a tag has one word)"
             )
 
 

@@ -24,7 +24,7 @@ text, and `inout parse --model` reads it.
   inout induce train.mrg -o grammar.json --horizontal 1 --vertical 1 --unknown-threshold 2
   inout parse grammar.json dev.txt --restore --format bracketed > parses.mrg
   inout induce train.mrg --latent 16 -o model.lpcfg
-  inout induce train.mrg --latent 16 --method em --em-start split --iterations 30 -o model.lpcfg
+  inout induce train.mrg --latent 16 --method em --em-start split --iterations 20 -o model.lpcfg
   inout parse --model model.lpcfg dev.txt --format bracketed > parses.mrg
 """
 ALL = "all"
@@ -32,7 +32,7 @@ METHODS = ("spectral", "em")
 STARTS = ("split", "random", "spectral")
 LATENT_PANEL = "Latent models"
 SHARE, ROOT = 0.5, "TOP"
-ITERATIONS = 30
+ITERATIONS = 50  # as in `inout.learning.latent_grammars`
 
 
 def induce(
@@ -180,7 +180,7 @@ def induce(
             | {"--start": start, "--raw": raw},
             "is not for latent models: it cannot go with --latent",
         )
-        if out is None:
+        if out is None or out == "-":
             raise ArgumentError("--latent needs -o FILE: a model is not text to print")
         count("--latent", latent, 1)
         check_seed(seed)
@@ -203,11 +203,12 @@ def induce(
     from inout.cli.progress import status
 
     with status() as line:
-        from inout.cli.grammars.induce import read_treebanks
+        from inout.cli.grammars.induce import read_treebanks, refuse_treebank_as_output
         from inout.cli.grammars.output import check_output, put_grammar
         from inout.grammars import Grammar
 
         target = check_output(out, target, default="json")
+        refuse_treebank_as_output(treebanks, out)
         made = Grammar.from_treebank(
             read_treebanks(treebanks, line),
             horizontal=siblings,
@@ -241,10 +242,11 @@ def _induce_latent(
 
     began = monotonic()
     with status() as line:
-        from inout.cli.grammars.induce import read_treebanks
+        from inout.cli.grammars.induce import read_treebanks, refuse_treebank_as_output
         from inout.io import check_writable
 
         check_writable(out)
+        refuse_treebank_as_output(treebanks, out)
         trees = read_treebanks(treebanks, line)
 
         from inout.cli.grammars.induce_latent import put_model, train

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from inout._core.errors import FileError
+from inout._core.errors import ArgumentError, FileError
 from inout.cli.progress import Line
 from inout.grammars.treebank import read_trees
 
@@ -19,6 +19,14 @@ def read_treebanks(paths: Sequence[str], line: Line) -> Iterator[Any]:
         if path != "-" and not Path(path).exists():
             raise FileError(f"{path}: there is no such file")
     return _trees(paths, line)
+
+
+def refuse_treebank_as_output(paths: Sequence[str], out: str | None) -> None:
+    """Raise where the file to write is one of those to read."""
+    if out is not None and Path(out).exists():
+        for path in paths:
+            if path != "-" and Path(path).exists() and Path(path).samefile(out):
+                raise ArgumentError(f"-o must be another file than the treebank. Got {out}")
 
 
 def _trees(paths: Sequence[str], line: Line) -> Iterator[Any]:

@@ -13,15 +13,13 @@ import torch
 from inout._core.errors import FileError
 from inout._core.pipeline import in_order
 from inout.cli.grammars.loading import STANDARD_INPUT, Line, is_model
-from inout.cli.grammars.parsing import Answer, Found, Request, refusal, seeded, too_large
+from inout.cli.grammars.parsing import Answer, Found, Request, refusal, seeded
 from inout.latent.grammar import LatentGrammar
+from inout.latent.graphs import ChartTooLargeError
 from inout.latent.parsing.analyses import LatentAnalyses
 from inout.latent.parsing.labels import treebank_constituents
 from inout.latent.parsing.parser import LatentParser
 from inout.latent.treebank import treebank_tree, with_words
-
-# Bytes of an edge of a chart, with what the passes keep for it.
-_EDGE = 48
 
 
 def load_model(path: str) -> LatentGrammar:
@@ -45,15 +43,20 @@ def answers(parser: LatentParser, lines: Iterable[Line], request: Request) -> It
 def _answer(parser: LatentParser, request: Request, given: tuple[Line, int]) -> Answer:
     line, seed = given
     words = line.words
-    refused = _refusal(parser, len(words), request.max_words)
+    refused = refusal(parser.coarse.parser, len(words), request.max_words, posteriors=True)
     if refused is not None:
-        return Answer(line, words, reason=refused, found_by="none")
+        return Answer(line, words, reason=refused, sign=0, found_by="none")
     method: Any = request.method
-    parse, analyses = parser.parse_and_analyses(words, method)
+    try:
+        parse, analyses = parser.parse_and_analyses(words, method)
+    except ChartTooLargeError as error:
+        return Answer(line, words, reason=str(error), sign=0, found_by="none")
     tree = parse.tree
     if tree is None:
         reason = _reason(parser.grammar, words)
-        return Answer(line, words, unknown=parse.unknown, reason=reason, found_by=parse.source)
+        return Answer(
+            line, words, unknown=parse.unknown, reason=reason, sign=0, found_by=parse.source
+        )
     if not request.numbers:
         found = Found(tree, -math.inf, -math.inf)
         return Answer(line, words, trees=[found], unknown=parse.unknown, found_by=parse.source)
@@ -105,14 +108,3 @@ def _constituents(analyses: LatentAnalyses) -> dict[tuple[str, int, int], float]
         for label in treebank_constituents(symbol, False):
             merged[label, i, j] = merged.get((label, i, j), 0.0) + value
     return merged
-
-
-def _refusal(parser: LatentParser, size: int, max_words: int | None) -> str | None:
-    """Why a sentence of this size is not parsed: too long, or too large without pruning."""
-    refused = refusal(parser.coarse.parser, size, max_words, posteriors=True)
-    if refused is not None or parser.threshold is not None:
-        return refused
-    splits = size**3 / 6
-    rules = len(parser.grammar.model.skeleton.binary)
-    # The other estimate is for numbers in each cell.
-    return too_large(size, int(_EDGE / 8 * rules * splits / max(size, 1) ** 2))

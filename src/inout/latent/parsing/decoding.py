@@ -22,6 +22,12 @@ Numbers = NDArray[np.int64]
 Method = Literal["goodman", "min_risk", "max_rule"]
 
 
+def check_method(method: str) -> None:
+    """Raise ArgumentError unless there is such a method."""
+    if method not in get_args(Method):
+        raise ArgumentError(f"method must be one of {', '.join(get_args(Method))}. Got {method!r}")
+
+
 def best_items(
     passes: BlockPasses, chart: Chart, table: ConstituentTable, method: Method
 ) -> Numbers | None:
@@ -33,6 +39,7 @@ def best_items(
     where there is a choice. max_rule: the largest product of the posteriors of its
     rules (Petrov & Klein 2007); a rule with a posterior of 0 or less is in no such tree.
     """
+    check_method(method)
     graph, items = chart.graph, passes.expected_items
     edges = ties = np.zeros(0)
     if method == "goodman":
@@ -40,12 +47,10 @@ def best_items(
     elif method == "min_risk":
         gains = table.gains(graph.symbols, chart.spans, chart.num_words, items)
         ties = items
-    elif method == "max_rule":
+    else:
         gains = np.zeros(len(items))
         gains[graph.leaves] = _logs(items[graph.leaves])
         edges = _logs(passes.expected_edges)
-    else:
-        raise ArgumentError(f"method must be one of {', '.join(get_args(Method))}. Got {method!r}")
     best = np.full(len(items), -np.inf)
     best[graph.leaves] = gains[graph.leaves]
     second = np.zeros(len(items))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout.grammars.treebank import original_label
+from inout.latent.treebank import treebank_label
 
 Constituents = Callable[[str, bool], Sequence[str]]
 """The labels of constituents that a nonterminal stands for, given whether it stands above words."""
@@ -24,9 +25,7 @@ def treebank_constituents(name: str, above_word: bool) -> Sequence[str]:
     label = original_label(name)
     if label is None:
         return []
-    parts = label.split("+")
-    if "" in parts:  # the tag of a plus sign
-        parts = [label]
+    parts = [treebank_label(part) for part in label.split("+")]
     return parts[:-1] if above_word else parts
 
 

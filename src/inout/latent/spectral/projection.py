@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+
+from inout._core.errors import ArgumentError
 
 Vector = NDArray[np.float64]
 Matrix = Any  # a sparse array of scipy
@@ -82,6 +84,8 @@ def decompose(
     which the generator is needed. Vectors have signs that make their entry of the largest size
     positive on the left, so that the answer depends on the generator alone, up to rounding.
     """
+    if solver not in get_args(Solver):
+        raise ArgumentError(f"solver must be one of {', '.join(get_args(Solver))}. Got {solver!r}")
     d, e = moments.shape
     rank = min(rank, d, e)
     if solver == "auto":

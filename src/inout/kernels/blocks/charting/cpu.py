@@ -23,12 +23,12 @@ def longer_spans(rows):
 
 
 @njit(cache=True, nogil=True)
-def chart(n, rules, head_offsets, leaf_positions, leaf_symbols, allowed):
+def chart(n, rules, head_offsets, leaf_positions, leaf_symbols, allowed, most_edges):
     """(symbols [v], spans [v 2], heads [g], rules [g], ends [g+1], lefts [e], rights [e]).
 
     Leaf x becomes item x. allowed [n n+1 s] says which symbols may stand over words i to j-1;
     with no entries, all may. Items that no leaves make are not there; items that no tree of the
-    sentence uses may be.
+    sentence uses may be. It stops at most_edges edges.
     """
     s = head_offsets.shape[0] - 1
     index = np.full((n, n + 1, s), -1, np.int32)
@@ -65,6 +65,12 @@ def chart(n, rules, head_offsets, leaf_positions, leaf_symbols, allowed):
                     for k in range(low, high + 1):
                         left, right = index[i, k, b], index[k, j, c]
                         if left >= 0 and right >= 0:
+                            if edges == most_edges:
+                                return (
+                                    symbols[:items], spans[:items], heads[:groups],
+                                    group_rules[:groups], ends[: groups + 1], lefts[:edges],
+                                    rights[:edges],
+                                )  # fmt: skip
                             if edges == lefts.shape[0]:
                                 lefts, rights = longer(lefts), longer(rights)
                             lefts[edges], rights[edges] = left, right
