@@ -259,8 +259,8 @@ def test_wrong_arguments_of_induce_write_nothing(run, folder, arguments, message
         (("--model", ".", "dev.txt"), ".: this is a directory, and a file is needed"),
         (("--model", "-", "dev.txt"), "--model: a model must be in a file"),
         (("--model", "g.cfg", "dev.txt"), "g.cfg: this is no latent model"),
-        (("--model", "cut.lpcfg", "dev.txt"), "cut.lpcfg: this is no latent grammar of inout"),
-        (("cut.lpcfg", "dev.txt"), "cut.lpcfg: this is no latent grammar of inout"),
+        (("--model", "cut.lpcfg", "dev.txt"), "cut.lpcfg: the latent grammar is damaged, or cut short"),
+        (("cut.lpcfg", "dev.txt"), "cut.lpcfg: the latent grammar is damaged, or cut short"),
         (("em.lpcfg", "no.txt"), "no.txt: there is no such file"),
         (("em.lpcfg", "dev.txt", "--method", "viterbi"), "--method viterbi is not for latent"),
         (("em.lpcfg", "dev.txt", "--k", "2"), "inout: --k 2 is not for latent models"),
@@ -314,3 +314,19 @@ def test_a_bar_leaves_standard_output_alone(monkeypatch, capsys):
 def test_kernels_of_models_are_known_to_the_warning(models):
     # The models were trained with them, so they are compiled.
     assert not never_compiled("parsing", "blocks")
+
+
+@pytest.mark.parametrize("options", [["--latent", "2"], ["--to", "json"]])
+def test_the_treebank_is_not_overwritten(run, folder, options):
+    before = (folder / "gold.mrg").read_bytes()
+    outcome = run("induce", "gold.mrg", *options, "-o", "./gold.mrg")
+    assert outcome.code == 2
+    assert "-o must be another file than the treebank" in outcome.err
+    assert (folder / "gold.mrg").read_bytes() == before
+
+
+def test_a_model_is_not_printed(run, folder):
+    outcome = run("induce", "gold.mrg", "--latent", "2", "-o", "-")
+    assert outcome.code == 2
+    assert "--latent needs -o FILE" in outcome.err
+    assert not (folder / "-").exists()

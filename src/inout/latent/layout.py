@@ -42,7 +42,7 @@ class Layout:
         if not fits or (given < 1).any() or (given > MOST_VALUES).any():
             raise ArgumentError(
                 f"sizes must be an integer from 1 to {MOST_VALUES}, or one for each of the {count} "
-                f"nonterminals. Got {sizes!r:.80}"
+                f"nonterminals. Got {given.tolist()!r:.80}"
             )
         object.__setattr__(self, "skeleton", skeleton)
         object.__setattr__(self, "sizes", np.broadcast_to(given, (count,)).copy())
