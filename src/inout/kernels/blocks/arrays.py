@@ -25,6 +25,11 @@ class BlockRules:
         """The rules of symbol a are head_offsets[a] to head_offsets[a+1]: [s+1]."""
         return np.searchsorted(self.rules[:, 0], np.arange(len(self.sizes) + 1)).astype(np.int64)
 
+    def starts(self, graph: BlockGraph) -> Numbers:
+        """Where the vectors of the items of a graph begin, one after the other: [v+1]."""
+        sizes = self.sizes[graph.symbols]
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+
 
 @dataclass(frozen=True, eq=False)
 class BlockGraph:
@@ -47,6 +52,11 @@ class BlockGraph:
     root_offsets: Numbers  # [z]: where their vectors are among the parameters
     owners: Integers  # [z]: the tree or sentence of each root
     num_owners: int
+
+    @property
+    def edges(self) -> tuple[Integers, Integers, Numbers, Integers, Integers]:
+        """The groups and their edges, as the kernels take them."""
+        return self.heads, self.rules, self.ends, self.lefts, self.rights
 
     @cached_property
     def by_rule(self) -> Numbers:

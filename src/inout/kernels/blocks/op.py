@@ -63,22 +63,16 @@ class BlockPasses:
         return found
 
     @lazy_property
-    def _edges(self) -> tuple[Any, ...]:
-        graph = self.graph
-        return graph.heads, graph.rules, graph.ends, graph.lefts, graph.rights
-
-    @lazy_property
     def starts(self) -> Numbers:
         """Where the vectors of the items begin: [v+1]."""
-        sizes = self.rules.sizes[self.graph.symbols]
-        return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        return self.rules.starts(self.graph)
 
     @lazy_property
     def inside(self) -> tuple[Vector, NDArray[np.int32]]:
         """The inside vectors of all items, each up to a power of two, and these powers: [v]."""
         values, exponents = self._new_vectors()
         _inside(
-            self._grammar, self._edges, self.parameters, self.graph.leaves,
+            self._grammar, self.graph.edges, self.parameters, self.graph.leaves,
             self.graph.leaf_offsets, self.starts, values, exponents,
         )  # fmt: skip
         return values, exponents
@@ -153,7 +147,7 @@ class BlockPasses:
         np.maximum.at(worst, graph.owners, heights[graph.roots] + exponents[graph.roots])
         owners = np.zeros(len(graph.symbols), np.int32)
         owners[graph.roots] = graph.owners
-        _reach(self._grammar, self._edges, exponents, heights, spread, owners, worst)
+        _reach(self._grammar, self.graph.edges, exponents, heights, spread, owners, worst)
         return worst
 
     @lazy_property
@@ -199,7 +193,7 @@ class BlockPasses:
         )
         found = np.zeros(len(graph.lefts) if shares else 0)
         _outside(
-            self._grammar, self._edges, self.parameters, self.starts, values, exponents, outs,
+            self._grammar, self.graph.edges, self.parameters, self.starts, values, exponents, outs,
             out_exponents, found,
         )  # fmt: skip
         return outs, out_exponents, found
@@ -291,7 +285,7 @@ def add_gradients(passes: Sequence[BlockPasses], weights: Sequence[Vector], foun
             last = min(first + _RULES, high)
             for one, (outs, exponents), places in zip(passes, outsides, bounds, strict=True):
                 _gradient(
-                    one._grammar, one._edges, one.graph.by_rule[places[first] : places[last]],
+                    one._grammar, one.graph.edges, one.graph.by_rule[places[first] : places[last]],
                     one.starts, *one.inside, outs, exponents, found,
                 )  # fmt: skip
 

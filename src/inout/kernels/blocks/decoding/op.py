@@ -42,8 +42,7 @@ def sample_items(passes: BlockPasses, num_words: int, count: int, seed: int) -> 
     found = np.empty((count, 2 * num_words - 1), np.int64)
     _sample(
         (rules.rules, rules.sizes, rules.offsets, parameters),
-        (graph.heads, graph.rules, graph.ends, graph.lefts, graph.rights),
-        first_groups, starts, logs, np.stack([items, values], axis=1),
+        graph.edges, first_groups, starts, logs, np.stack([items, values], axis=1),
         np.cumsum(np.exp(shares - shares.max())), (most, MOST_KEPT), np.uint64(seed), found,
     )  # fmt: skip
     return found

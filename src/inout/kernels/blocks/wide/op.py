@@ -40,20 +40,14 @@ class WidePasses:
         return self.rules.rules, self.rules.sizes, self.rules.offsets
 
     @lazy_property
-    def _edges(self) -> tuple[Any, ...]:
-        graph = self.graph
-        return graph.heads, graph.rules, graph.ends, graph.lefts, graph.rights
-
-    @lazy_property
     def _starts(self) -> Numbers:
-        sizes = self.rules.sizes[self.graph.symbols]
-        return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        return self.rules.starts(self.graph)
 
     @lazy_property
     def _wanted(self) -> Mask:
         wanted = np.zeros(len(self.graph.symbols), np.bool_)
         wanted[self.graph.roots[self.chosen[self.graph.owners]]] = True
-        _find_wanted(self._edges, wanted)
+        _find_wanted(self.graph.edges, wanted)
         return wanted
 
     def _zeros(self, size: int) -> Scaled:
@@ -64,7 +58,7 @@ class WidePasses:
         """The entries of the inside vectors of all items, one item after the other."""
         values, exponents = self._zeros(int(self._starts[-1]))
         _inside(
-            self._grammar, self._edges, self.parameters, self.graph.leaves,
+            self._grammar, self.graph.edges, self.parameters, self.graph.leaves,
             self.graph.leaf_offsets, self._wanted, self._starts, values, exponents,
         )  # fmt: skip
         return values, exponents
@@ -106,8 +100,8 @@ class WidePasses:
         out_exponents[places] = exponents + more - powers[owners]
         shares = np.zeros(len(self.graph.lefts))
         _outside(
-            self._grammar, self._edges, self.parameters, self._wanted, self._starts, *self.inside,
-            outs, out_exponents, shares,
+            self._grammar, self.graph.edges, self.parameters, self._wanted, self._starts,
+            *self.inside, outs, out_exponents, shares,
         )  # fmt: skip
         return outs, out_exponents, shares
 
@@ -143,7 +137,7 @@ class WidePasses:
         with np.errstate(invalid="ignore", over="ignore"):
             np.add.at(found, targets, ldexp(outs[places], out_exponents[places]))
         _gradient(
-            self._grammar, self._edges, self._wanted, self._starts, values, exponents, outs,
+            self._grammar, self.graph.edges, self._wanted, self._starts, values, exponents, outs,
             out_exponents, found,
         )  # fmt: skip
 
