@@ -42,7 +42,7 @@ class BlockPasses:
     either sign. Time: m³ for each group and m² for each edge, in each pass.
 
     The entries of a vector share one exponent. Where that may lose something that Z depends on
-    (`is_wide`), the passes are made again with an exponent for each entry, at a hundred
+    (`is_wide`), the passes are made again with an exponent for each entry, at some sixty
     times the cost: nothing is lost unnoticed.
     """
 

@@ -1,8 +1,8 @@
 """Inside, outside and gradient in real arithmetic, each entry with an exponent of its own.
 
 Entry x of a vector is values[x] · 2^exponents[x], with a size from 1/2 to 1, or both are zero.
-Nothing underflows, whatever the entries of one vector are beside each other; about a
-hundred times slower than `blocks/cpu.py`. Only items that are `wanted` are looked at.
+Nothing underflows, whatever the entries of one vector are beside each other; some
+sixty times slower than `blocks/cpu.py`. Only items that are `wanted` are looked at.
 """
 
 from __future__ import annotations

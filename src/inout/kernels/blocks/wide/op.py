@@ -28,7 +28,7 @@ _add_up: Callable[..., Any] = cpu.add_up
 
 @dataclass(frozen=True, eq=False)
 class WidePasses:
-    """As `BlockPasses`, for some of the trees or sentences, and about a hundred times slower."""
+    """As `BlockPasses`, for some of the trees or sentences, and some sixty times slower."""
 
     rules: BlockRules
     graph: BlockGraph
