@@ -1,0 +1,1 @@
+"""Reified context models: selection of contexts and inference in the lattice that they form."""

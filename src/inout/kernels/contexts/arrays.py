@@ -1,0 +1,136 @@
+"""`Columns`, `Streams` and `Targets`: the arrays that the context kernels read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int32]
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """The places where contexts are selected, and the actions that lead from one to another.
+
+    Columns of one example are side by side, sources before what is reached from them. Its first
+    column has no sources and holds one context, the beginning; its last one is the end. Into
+    column c lead, from every context of every one of its sources, the actions first_actions[c]
+    to end_actions[c].
+
+    A chain of n positions has n+1 columns. Where features look at the input, inputs[c] is what is
+    read on the way into column c (-1: nothing); emission_rows[c] is the row of the matrix of
+    emission scores that is added to the scores of these actions (-1: none).
+    """
+
+    firsts: Numbers  # [b+1]: the columns of example b are firsts[b] to firsts[b+1]
+    source_offsets: Numbers  # [c+1]
+    sources: Integers  # source columns of c: source_offsets[c] to source_offsets[c+1]
+    first_actions: Integers  # [c]
+    end_actions: Integers  # [c]
+    inputs: Integers  # [c]
+    emission_rows: Integers  # [c]
+
+    @property
+    def num_examples(self) -> int:
+        """The number of examples, b."""
+        return len(self.firsts) - 1
+
+    @property
+    def size(self) -> int:
+        """The number of columns, c."""
+        return len(self.first_actions)
+
+    @staticmethod
+    def chains(lengths: Sequence[int] | Numbers, labels: int, *, end: bool = False) -> Columns:
+        """Chains over labels 0..labels-1, one emission row for each position in all.
+
+        With `end` one more action, number `labels`, leads to the end of every chain.
+        """
+        lengths = np.asarray(lengths, np.int64)
+        sizes = lengths + 1 + end
+        firsts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        size = int(firsts[-1])
+        is_first = np.zeros(size, np.bool_)
+        is_first[firsts[:-1]] = True
+        is_end = np.zeros(size, np.bool_)
+        if end:
+            is_end[firsts[1:] - 1] = True
+        is_position = ~is_first & ~is_end
+        rows = np.where(is_position, np.cumsum(is_position) - 1, -1).astype(np.int32)
+        return Columns(
+            firsts=firsts,
+            source_offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(~is_first)]),
+            sources=(np.flatnonzero(~is_first) - 1).astype(np.int32),
+            first_actions=np.where(is_end, labels, 0).astype(np.int32),
+            end_actions=np.where(is_first, 0, np.where(is_end, labels + 1, labels)).astype(
+                np.int32
+            ),
+            inputs=np.full(size, -1, np.int32),
+            emission_rows=rows,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Streams:
+    """What features can see of the actions that a context remembers.
+
+    Stream s shows an action a as symbols[s, a], or not at all (-1); with `pairs` as the pair of it
+    and the input that was read. A feature is the last k symbols of a stream, for k in `lengths`,
+    with the next action; with `next_input` with the next input as well. The weights of one
+    history are a row of widths[s] numbers, of which action a has number places[s, a]; -1: no
+    feature of this stream. Within the actions of one column symbols must be all -1 or all not,
+    and the places of consecutive actions consecutive (or all -1).
+    """
+
+    num_actions: int
+    symbols: Integers  # [s a]
+    places: Integers  # [s a]
+    widths: Integers  # [s]
+    pairs: NDArray[np.bool_]  # [s]
+    next_input: NDArray[np.bool_]  # [s]
+    lengths: NDArray[np.bool_]  # [s 1+d]: whether histories of length k = 0 .. d have weights
+    num_inputs: int = 0
+    deepest: bool = False  # only the longest history that has a row counts, instead of all
+
+    @property
+    def depth(self) -> int:
+        """The length of the longest history."""
+        return int(self.lengths.shape[1]) - 1
+
+    @staticmethod
+    def labels(
+        labels: int, lengths: Sequence[int], *, end: bool = False, deepest: bool = False
+    ) -> Streams:
+        """One stream of labels, for chains, with histories of the given lengths (0: none)."""
+        actions = np.arange(labels + end, dtype=np.int32)[None]
+        used = np.zeros((1, max(lengths, default=0) + 1), np.bool_)
+        used[0, list(lengths)] = True
+        no = np.zeros(1, np.bool_)
+        return Streams(
+            num_actions=labels + end,
+            symbols=actions,
+            places=actions,
+            widths=np.array([labels + end], np.int32),
+            pairs=no,
+            next_input=no,
+            lengths=used,
+            deepest=deepest,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """What the actions of each example must spell, where the rest is hidden.
+
+    Action a writes symbols[a], or nothing (-1). Within the actions of one column symbols must be
+    consecutive, or a single -1. All actions of a path together must write `strings` of the
+    example, from strings[offsets[b]] to strings[offsets[b+1]].
+    """
+
+    symbols: Integers  # [a]
+    strings: Integers
+    offsets: Numbers  # [b+1]

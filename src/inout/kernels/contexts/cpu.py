@@ -1,0 +1,523 @@
+"""Selection of contexts, column by column (Steinhardt & Liang 2015, section 4 and appendix A).
+
+Contexts are strings of actions that are known to a certain length, ⋆ before; the beginning is a
+symbol of its own. Those of a column lie in lexicographic order, the last action first, ⋆ above all
+others, so the last one of each column is ⋆…⋆. `lcs[v]` is the length of the longest common suffix
+of context v and the next one.
+
+A context v is (parents[v], symbols[v]): the string of another context, and one action more. Of
+that string the last lens[v] symbols count.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from inout.kernels.contexts.histories.cpu import IS_FULL, child, row
+from inout.kernels.exponential.cpu import FAST, exp_below
+
+UNBOUNDED = 1 << 30
+BY_MODEL, BY_TARGET, BY_BOTH = 0, 1, 2
+
+
+@njit(cache=True, nogil=True)
+def bounds(graph, memory, num_actions, by):
+    """At most how many contexts, slots and edges there are; how many of a column."""
+    firsts, source_offsets, sources, first_actions, end_actions, inputs, emission_rows, sizes = graph
+    # There are no more strings than this.
+    distinct = 1.0
+    for _ in range(min(memory, 64)):
+        distinct = min(distinct * (num_actions + 1) + 1, 1e15)
+    if memory > 64:
+        distinct = 1e15
+    own = np.zeros(len(sizes), np.int64)
+    nodes, slots, edges, most_slots, most_elements = 0, 0, 0, 0, 0
+    for c in range(len(sizes)):
+        count = 0
+        for s in range(source_offsets[c], source_offsets[c + 1]):
+            count += own[sources[s]]
+        elements = count * (end_actions[c] - first_actions[c])
+        chosen = min(sizes[c], elements)
+        if by == BY_BOTH:
+            chosen = min(2 * chosen, elements)
+        own[c] = min(float(chosen), distinct) + 1
+        if source_offsets[c] == source_offsets[c + 1]:
+            own[c] = 1
+        nodes += own[c]
+        slots += count
+        edges += elements
+        most_slots = max(most_slots, count)
+        most_elements = max(most_elements, elements)
+    return nodes, slots, edges, most_slots, most_elements
+
+
+@njit(cache=True, nogil=True)
+def _compare(strings, u, v):
+    """(-1, 0 or 1 as string u is before, equal to or behind v; their longest common suffix)."""
+    parents, symbols, lens, columns, top = strings
+    length_u, length_v = lens[u], lens[v]
+    k = 0
+    while True:
+        left = symbols[u] if k < length_u else top
+        right = symbols[v] if k < length_v else top
+        if left != right:
+            return (-1 if left < right else 1), k
+        if left == top:
+            return 0, UNBOUNDED
+        k += 1
+        u, v = parents[u], parents[v]
+
+
+@njit(cache=True, nogil=True)
+def _collect(strings, lcs, node_offsets, sources, slot_nodes, order, following, heads):
+    """The contexts of all source columns as slots; their order, and the lcs with the next one."""
+    count = 0
+    for s in range(len(sources)):
+        heads[s] = count
+        for v in range(node_offsets[sources[s]], node_offsets[sources[s] + 1]):
+            slot_nodes[count] = v
+            order[count] = count
+            following[count] = lcs[v]
+            count += 1
+    heads[len(sources)] = count
+    if len(sources) == 1:
+        return count
+    ends = heads[1 : len(sources) + 1].copy()
+    previous = -1
+    for place in range(count):
+        best = -1
+        for s in range(len(sources)):
+            if heads[s] < ends[s]:
+                if best < 0:
+                    best = s
+                else:
+                    sign, _ = _compare(strings, slot_nodes[heads[s]], slot_nodes[heads[best]])
+                    if sign < 0:
+                        best = s
+        order[place] = heads[best]
+        heads[best] += 1
+        node = slot_nodes[order[place]]
+        if previous >= 0:
+            _, following[place - 1] = _compare(strings, previous, node)
+        previous = node
+    following[count - 1] = 0
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _find_rows(streams, table, num_weights, history, node, first, given, grow, found):
+    """The rows of weights that score the actions of a column after a context."""
+    symbols, places, widths, pairs, next_input, lengths, ranges, num_actions, deepest = streams
+    depth = lengths.shape[1]
+    for s in range(len(widths)):
+        has_row = False
+        for k in range(depth - 1, -1, -1):
+            f = s * depth + k
+            found[f] = -1
+            if not lengths[s, k] or places[s, first] < 0 or (deepest and has_row):
+                continue
+            place = history[node, f]
+            if next_input[s]:
+                place = child(table, place, ranges[s] + 2 + given + 1, grow)
+            found[f] = row(table, place, widths[s], num_weights, grow)
+            has_row |= found[f] >= 0
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _score(found, places, first, weights, scores):
+    """Add the rows that were found to the scores of the actions of a column."""
+    depth = len(found) // places.shape[0]
+    for f in range(len(found)):
+        if found[f] >= 0:
+            start = found[f] + places[f // depth, first]
+            own = weights[start : start + len(scores)]
+            for i in range(len(scores)):
+                scores[i] += own[i]
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _is_worse(values, ranks, a, b):
+    """Whether element a should be left out rather than b."""
+    return values[a] < values[b] or (values[a] == values[b] and ranks[a] > ranks[b])
+
+
+@njit(cache=True, nogil=True)
+def _sift(heap, size, values, ranks):
+    """Put the root of a heap, whose worst element is to be at the root, into its place."""
+    place = 0
+    while True:
+        worst, left = place, 2 * place + 1
+        if left < size and _is_worse(values, ranks, heap[left], heap[worst]):
+            worst = left
+        if left + 1 < size and _is_worse(values, ranks, heap[left + 1], heap[worst]):
+            worst = left + 1
+        if worst == place:
+            return
+        heap[place], heap[worst] = heap[worst], heap[place]
+        place = worst
+
+
+@njit(cache=True, nogil=True)
+def _choose(values, ranks, allowed, num_actions, size, heap, active):
+    """Mark the `size` elements with the largest values above -inf; returns how many are new."""
+    count = 0
+    for k in range(len(allowed)):
+        if not allowed[k]:
+            continue
+        for e in range(k * num_actions, (k + 1) * num_actions):
+            if values[e] == -np.inf:
+                continue
+            if count < size:
+                # Sift up.
+                place = count
+                count += 1
+                while place > 0:
+                    above = (place - 1) // 2
+                    if not _is_worse(values, ranks, e, heap[above]):
+                        break
+                    heap[place] = heap[above]
+                    place = above
+                heap[place] = e
+            elif size > 0 and values[e] >= values[heap[0]] and _is_worse(values, ranks, heap[0], e):
+                heap[0] = e
+                _sift(heap, size, values, ranks)
+    added = 0
+    for place in range(count):
+        if not active[heap[place]]:
+            active[heap[place]] = True
+            added += 1
+    return added
+
+
+@njit(cache=True, nogil=True)
+def _add_logs(a, b):
+    if a < b:
+        a, b = b, a
+    return a if b == -np.inf else a + np.log1p(np.exp(b - a))
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _sum_classes(slot_scores, slot_forward, order, class_starts, num_classes, size, sums):
+    """log of the mass of each element: class of slots, action."""
+    for k in range(num_classes):
+        own = sums[k * size : (k + 1) * size]
+        slot = order[class_starts[k]]
+        scores = slot_scores[slot * size : (slot + 1) * size]
+        for i in range(size):
+            own[i] = slot_forward[slot] + scores[i]
+        for place in range(class_starts[k] + 1, class_starts[k + 1]):
+            slot = order[place]
+            for i in range(size):
+                own[i] = _add_logs(own[i], slot_forward[slot] + slot_scores[slot * size + i])
+
+
+@njit(cache=True, nogil=True)
+def _merge(size, num_classes, class_lens, class_lcs, active, stack, base, count, strings, lcs, into):
+    """Appendix A, step 3: every element goes into its longest active suffix, `into`.
+
+    The contexts of the column get their numbers: `base` to base + count, ⋆…⋆ being the last.
+    Returns for each of them its element, in `stack`'s second row.
+    """
+    parents, symbols, lens, columns, top = strings
+    last = base + count - 1
+    stack[0, 0] = last
+    height = 1
+    made = 1
+    common = 0
+    for i in range(size - 1, -1, -1):
+        for k in range(num_classes - 1, -1, -1):
+            e = k * size + i
+            if k < num_classes - 1:
+                common = min(common, class_lcs[k] + 1)
+            else:
+                common = 0
+            while common < lens[stack[0, height - 1]]:
+                height -= 1
+            if active[e]:
+                node = last - made
+                lens[node] = class_lens[k]
+                lcs[node] = common
+                stack[1, made] = e
+                made += 1
+                stack[0, height] = node
+                height += 1
+                common = UNBOUNDED
+            into[e] = stack[0, height - 1]
+
+
+@njit(cache=True, nogil=True)
+def _add_forward(values, into, base, count, forward, largest):
+    """forward[v] = log Σ exp(values) of the elements that go into context v."""
+    for v in range(count):
+        largest[v] = -np.inf
+        forward[base + v] = 0.0
+    for e in range(len(values)):
+        v = into[e] - base
+        largest[v] = max(largest[v], values[e])
+    for e in range(len(values)):
+        v = into[e] - base
+        if values[e] > -np.inf:
+            forward[base + v] += exp_below(values[e] - largest[v])
+    for v in range(base, base + count):
+        forward[v] = np.log(forward[v]) + largest[v - base] if forward[v] > 0 else -np.inf
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _symbol(streams, s, action, given):
+    """What stream s shows of an action, -1: nothing."""
+    symbols, places, widths, pairs, next_input, lengths, ranges, num_actions, deepest = streams
+    shown = symbols[s, action]
+    if shown >= 0 and pairs[s]:
+        shown += num_actions * (given + 1)
+    return shown
+
+
+@njit(cache=True, nogil=True)
+def _extend(streams, table, s, before, shown, grow, after):
+    """The histories of stream s after one more symbol; `before` and `after` may be one array."""
+    depth = len(after)
+    for k in range(depth - 1, 0, -1):
+        after[k] = child(table, before[k - 1], shown, grow)
+    after[0] = before[0]
+
+
+@njit(cache=True, nogil=True)
+def _remember(streams, table, stars, strings, inputs, node, history, is_cut, walked, grow):
+    """The histories of a new context."""
+    parents, symbols, lens, columns, top = strings
+    shows = streams[0]
+    depth = stars.shape[1]
+    for s in range(stars.shape[0]):
+        own = history[node, s * depth : (s + 1) * depth]
+        silent = False
+        if is_cut:
+            for a in range(shows.shape[1]):
+                silent |= shows[s, a] < 0
+        if is_cut and silent:
+            # What is forgotten may still be among the last symbols of this stream: begin anew.
+            own[:] = stars[s]
+            v = node
+            for k in range(lens[node]):
+                walked[k] = v
+                v = parents[v]
+            for k in range(lens[node] - 1, -1, -1):
+                v = walked[k]
+                shown = _symbol(streams, s, symbols[v], inputs[columns[v]])
+                if shown >= 0:
+                    _extend(streams, table, s, own, shown, grow, own)
+        else:
+            before = history[parents[node], s * depth : (s + 1) * depth]
+            shown = _symbol(streams, s, symbols[node], inputs[columns[node]])
+            if shown >= 0:
+                _extend(streams, table, s, before, shown, grow, own)
+            else:
+                own[:] = before
+
+
+@njit(cache=True, nogil=True)
+def _place_in_target(target_symbols, first, size, string, t):
+    """(number of the action that writes the next symbol, -1: none; whether it writes nothing)."""
+    if target_symbols[first] < 0:
+        return 0, True
+    if t == len(string):
+        return -1, False
+    i = string[t] - target_symbols[first]
+    return (i if 0 <= i < size else -1), False
+
+
+@njit(cache=True, nogil=True)
+def _sum_targets(
+    target_symbols, first, size, string, slot_nodes, order, class_starts, num_classes, slot_scores,
+    aims, class_aims, sums,
+):  # fmt: skip
+    """The mass of each element that spells the beginning of the target; of each class, by t."""
+    sums[:] = -np.inf
+    for k in range(num_classes):
+        for t in range(len(string) + 1):
+            total = -np.inf
+            i, silent = _place_in_target(target_symbols, first, size, string, t)
+            if i >= 0:
+                for place in range(class_starts[k], class_starts[k + 1]):
+                    slot = order[place]
+                    mass = aims[slot_nodes[slot], t]
+                    if mass > -np.inf:
+                        total = _add_logs(total, mass + slot_scores[slot * size + i])
+                e = k * size + i
+                sums[e] = _add_logs(sums[e], total) if total > -np.inf else sums[e]
+            class_aims[k, t] = total
+
+
+@njit(cache=True, nogil=True)
+def _add_targets(target_symbols, first, size, string, num_classes, into, class_aims, aims):
+    for k in range(num_classes):
+        for t in range(len(string) + 1):
+            if class_aims[k, t] > -np.inf:
+                i, silent = _place_in_target(target_symbols, first, size, string, t)
+                v = into[k * size + i]
+                after = t if silent else t + 1
+                aims[v, after] = _add_logs(aims[v, after], class_aims[k, t])
+
+
+@njit(cache=True, nogil=True)
+def select(
+    graph, streams, table, stars, begins, weights, emissions, targets, memory, escape, anchored_only,
+    by, grow, nodes, slots, edges, aims, scratch_sizes,
+):  # fmt: skip
+    """Select the contexts of all columns; returns the numbers of contexts, slots and edges.
+
+    Fills `nodes`, `slots` and `edges` (see `Lattice`). Stops where counts[IS_FULL] is set.
+    """
+    firsts, source_offsets, sources, first_actions, end_actions, inputs, emission_rows, sizes = graph
+    shows, places, widths, pairs, next_input, lengths, ranges, num_actions, deepest = streams
+    counts = table[3]
+    target_symbols, target_strings, target_offsets = targets
+    node_offsets, parents, symbols, lens, is_anchored, columns, lcs, forward, history = nodes
+    slot_offsets, slot_nodes, slot_rows = slots
+    edge_offsets, edge_targets, scores = edges
+    most_slots, most_elements, most_sources = scratch_sizes
+    begin, star = num_actions, num_actions + 1
+    strings = (parents, symbols, lens, columns, star)
+    threshold = UNBOUNDED - 1 if memory >= UNBOUNDED else memory - 1
+
+    order = np.empty(most_slots, np.int32)
+    following = np.empty(most_slots, np.int32)
+    heads = np.empty(most_sources + 1, np.int64)
+    slot_forward = np.empty(most_slots, np.float64)
+    class_starts = np.empty(most_slots + 1, np.int32)
+    class_lens = np.empty(most_slots, np.int32)
+    class_lcs = np.empty(most_slots, np.int32)
+    class_anchored = np.empty(most_slots, np.bool_)
+    class_allowed = np.empty(most_slots, np.bool_)
+    values = np.empty(most_elements, np.float64)
+    aimed = np.empty(most_elements if by != BY_MODEL else 0, np.float64)
+    class_aims = np.empty((most_slots if by != BY_MODEL else 0, aims.shape[1]), np.float64)
+    ranks = np.empty(most_elements, np.int32)
+    active = np.empty(most_elements, np.bool_)
+    into = np.empty(most_elements, np.int32)
+    heap = np.empty(most_elements + 1, np.int32)
+    stack = np.empty((2, most_elements + 2), np.int32)
+    largest = np.empty(most_elements + 1, np.float64)
+    walked = np.empty(len(sizes) + 1, np.int32)
+
+    num_nodes, num_slots, num_edges = 0, 0, 0
+    for b in range(len(firsts) - 1):
+        string = target_strings[0:0]
+        if by != BY_MODEL:
+            string = target_strings[target_offsets[b] : target_offsets[b + 1]]
+        for c in range(firsts[b], firsts[b + 1]):
+            node_offsets[c], slot_offsets[c], edge_offsets[c] = num_nodes, num_slots, num_edges
+            own_sources = sources[source_offsets[c] : source_offsets[c + 1]]
+            if len(own_sources) == 0:
+                parents[num_nodes], symbols[num_nodes], lens[num_nodes] = -1, begin, 1
+                is_anchored[num_nodes], columns[num_nodes] = True, c
+                lcs[num_nodes], forward[num_nodes] = 0, 0.0
+                for s in range(begins.shape[0]):
+                    history[num_nodes, s * begins.shape[1] : (s + 1) * begins.shape[1]] = begins[s]
+                if by != BY_MODEL:
+                    aims[num_nodes, :] = -np.inf
+                    aims[num_nodes, 0] = 0.0
+                num_nodes += 1
+                node_offsets[c + 1], slot_offsets[c + 1] = num_nodes, num_slots
+                edge_offsets[c + 1] = num_edges
+                continue
+
+            first = first_actions[c]
+            size = end_actions[c] - first
+            own_nodes = slot_nodes[num_slots:]
+            count = _collect(
+                strings, lcs, node_offsets, own_sources, own_nodes, order, following, heads
+            )
+
+            # Slots with strings that are equal as far as a context remembers are one class.
+            num_classes = 0
+            for place in range(count):
+                v = own_nodes[order[place]]
+                if place == 0 or following[place - 1] < threshold:
+                    class_starts[num_classes] = place
+                    class_lens[num_classes] = min(lens[v] + 1, memory)
+                    class_anchored[num_classes] = is_anchored[v] and lens[v] + 1 <= memory
+                    class_allowed[num_classes] = class_anchored[num_classes] or not anchored_only
+                    num_classes += 1
+                class_lcs[num_classes - 1] = following[place]
+            class_starts[num_classes] = count
+
+            own_scores = scores[num_edges : num_edges + count * size]
+            for slot in range(count):
+                v = own_nodes[slot]
+                slot_forward[slot] = forward[v]
+                own = own_scores[slot * size : (slot + 1) * size]
+                base = escape if lens[v] == 0 else 0.0
+                if emission_rows[c] >= 0 and emissions.shape[0] > 0:
+                    given = emissions[emission_rows[c], first : first + size]
+                    for i in range(size):
+                        own[i] = base + given[i]
+                else:
+                    for i in range(size):
+                        own[i] = base
+                found = slot_rows[num_slots + slot]
+                _find_rows(
+                    streams, table, len(weights), history, v, first, inputs[c], grow, found
+                )
+                _score(found, places, first, weights, own)
+
+            elements = num_classes * size
+            own_values = values[:elements]
+            _sum_classes(
+                own_scores, slot_forward, order, class_starts, num_classes, size, own_values
+            )
+            for k in range(num_classes):
+                for i in range(size):
+                    ranks[k * size + i] = i * num_classes + k
+                    active[k * size + i] = False
+            chosen = 0
+            allowed = class_allowed[:num_classes]
+            if by != BY_TARGET:
+                chosen += _choose(own_values, ranks, allowed, size, sizes[c], heap, active)
+            if by != BY_MODEL:
+                _sum_targets(
+                    target_symbols, first, size, string, own_nodes, order, class_starts,
+                    num_classes, own_scores, aims, class_aims, aimed[:elements],
+                )  # fmt: skip
+                chosen += _choose(aimed, ranks, allowed, size, sizes[c], heap, active)
+
+            base, new = num_nodes, chosen + 1
+            last = base + new - 1
+            parents[last], symbols[last], lens[last] = -1, star, 0
+            is_anchored[last], columns[last], lcs[last] = False, c, 0
+            own_into = into[:elements]
+            _merge(
+                size, num_classes, class_lens, class_lcs, active, stack, base, new, strings, lcs,
+                own_into,
+            )  # fmt: skip
+            _add_forward(own_values, own_into, base, new, forward, largest)
+            for s in range(stars.shape[0]):
+                history[last, s * stars.shape[1] : (s + 1) * stars.shape[1]] = stars[s]
+            for made in range(1, new):
+                v, e = last - made, stack[1, made]
+                k = e // size
+                source = own_nodes[order[class_starts[k]]]
+                parents[v], symbols[v], columns[v] = source, first + e % size, c
+                is_anchored[v] = class_anchored[k]
+                is_cut = lens[source] + 1 > memory
+                _remember(
+                    streams, table, stars, strings, inputs, v, history, is_cut, walked, grow
+                )
+            if by != BY_MODEL:
+                aims[base : base + new] = -np.inf
+                _add_targets(
+                    target_symbols, first, size, string, num_classes, own_into, class_aims, aims
+                )
+            for k in range(num_classes):
+                for place in range(class_starts[k], class_starts[k + 1]):
+                    start = num_edges + order[place] * size
+                    for i in range(size):
+                        edge_targets[start + i] = own_into[k * size + i]
+            num_nodes += new
+            num_slots += count
+            num_edges += count * size
+            node_offsets[c + 1], slot_offsets[c + 1] = num_nodes, num_slots
+            edge_offsets[c + 1] = num_edges
+            if counts[IS_FULL]:
+                return num_nodes, num_slots, num_edges
+    return num_nodes, num_slots, num_edges

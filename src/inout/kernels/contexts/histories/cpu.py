@@ -1,0 +1,145 @@
+"""The hash table of histories: nodes for strings of symbols, rows of weights, their gradients."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+SHIFT = np.uint64(32)
+
+# What `counts` holds.
+NODES, WEIGHTS, IS_FULL = 0, 1, 2
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _slot(key, size):
+    code = np.uint64(key) * MULTIPLIER
+    return np.int64((code ^ (code >> SHIFT)) & np.uint64(size - 1))
+
+
+@njit(cache=True, nogil=True)
+def insert(keys, values, key, value):
+    """Put a key that is not there yet into the table."""
+    slot = _slot(key, len(keys))
+    while keys[slot] >= 0:
+        slot = (slot + 1) & (len(keys) - 1)
+    keys[slot] = key
+    values[slot] = value
+
+
+@njit(cache=True, nogil=True)
+def reinsert(keys, values, new_keys, new_values):
+    """Move all keys into a larger table."""
+    for old in range(len(keys)):
+        if keys[old] >= 0:
+            insert(new_keys, new_values, keys[old], values[old])
+
+
+@njit(cache=True, nogil=True)
+def child(table, node, symbol, grow):
+    """The node of a string with one symbol more, -1 if there is none; new if `grow`.
+
+    Where the table has no room for it, counts[IS_FULL] is set: all is to be done again with a
+    larger one.
+    """
+    keys, values, row_starts, counts, stride = table
+    if node < 0:
+        return -1
+    key = node * stride + symbol
+    slot = _slot(key, len(keys))
+    while keys[slot] >= 0:
+        if keys[slot] == key:
+            return values[slot]
+        slot = (slot + 1) & (len(keys) - 1)
+    if not grow:
+        return -1
+    if 2 * (counts[NODES] + 1) > len(keys) or counts[NODES] + 1 > len(row_starts):
+        counts[IS_FULL] = 1
+        return -1
+    keys[slot] = key
+    values[slot] = counts[NODES]
+    row_starts[counts[NODES]] = -1
+    counts[NODES] += 1
+    return values[slot]
+
+
+@njit(cache=True, nogil=True)
+def row(table, node, width, num_weights, grow):
+    """Where the weights of a node begin, -1 if it has none; new ones if `grow`."""
+    keys, values, row_starts, counts, stride = table
+    if node < 0:
+        return -1
+    start = row_starts[node]
+    if start >= 0 or not grow:
+        return start
+    if counts[WEIGHTS] + width > num_weights:
+        counts[IS_FULL] = 1
+        return -1
+    start = counts[WEIGHTS]
+    row_starts[node] = start
+    counts[WEIGHTS] += width
+    return start
+
+
+@njit(cache=True, nogil=True)
+def strings(table, firsts, lasts, symbols, nodes, grow):
+    """The node of each of many strings; `nodes` holds the nodes to start from, and the result."""
+    for s in range(len(firsts)):
+        node = nodes[s]
+        for k in range(firsts[s], lasts[s]):
+            node = child(table, node, symbols[k], grow)
+        nodes[s] = node
+
+
+@njit(cache=True, nogil=True)
+def rows(table, nodes, width, num_weights, grow, starts):
+    """Where the weights of many nodes begin."""
+    for s in range(len(nodes)):
+        starts[s] = row(table, nodes[s], width, num_weights, grow)
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def add_gradient(slots, actions, places, edge_weights, scale, gradient, touched, num_touched):
+    """Add the weights of edges to the gradient of all rows that scored them.
+
+    `touched` collects the rows: [:, 0] where they begin, [:, 1] where in them the actions of an
+    edge begin, so that a row can come once for each range of actions. Returns their number.
+    """
+    slot_offsets, edge_offsets, slot_rows = slots
+    depth = slot_rows.shape[1] // places.shape[0]
+    for c in range(len(actions)):
+        first, end = actions[c]
+        size = end - first
+        for slot in range(slot_offsets[c], slot_offsets[c + 1]):
+            start = edge_offsets[c] + (slot - slot_offsets[c]) * size
+            own = edge_weights[start : start + size]
+            any_weight = False
+            for i in range(size):
+                any_weight |= own[i] != 0.0
+            if not any_weight:
+                continue
+            for f in range(slot_rows.shape[1]):
+                if slot_rows[slot, f] < 0:
+                    continue
+                place = slot_rows[slot, f] + places[f // depth, first]
+                target = gradient[place : place + size]
+                for i in range(size):
+                    target[i] += scale * own[i]
+                touched[num_touched, 0] = place
+                touched[num_touched, 1] = size
+                num_touched += 1
+    return num_touched
+
+
+@njit(cache=True, nogil=True)
+def adagrad(weights, gradient, squares, touched, num_touched, step, delta):
+    """weights += step · gradient / (delta + √squares) where the gradient is not 0; clears it."""
+    for t in range(num_touched):
+        place, size = touched[t]
+        for i in range(place, place + size):
+            slope = gradient[i]
+            if slope != 0.0:
+                squares[i] += slope * slope
+                weights[i] += step * slope / (delta + np.sqrt(squares[i]))
+                gradient[i] = 0.0

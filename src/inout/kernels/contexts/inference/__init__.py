@@ -1,0 +1,1 @@
+"""Passes over a lattice whose contexts are selected."""

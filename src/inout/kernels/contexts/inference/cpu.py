@@ -1,0 +1,204 @@
+"""Passes over a lattice of selected contexts: forward, backward, the best path, given targets."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from inout.kernels.exponential.cpu import exp_below
+
+# `lattice` is (firsts, node_offsets, slot_offsets, slot_nodes, edge_offsets, edge_targets,
+# sizes): see `Lattice`. sizes[c] is the number of actions into column c.
+
+
+@njit(cache=True, nogil=True)
+def _add_logs(a, b):
+    if a < b:
+        a, b = b, a
+    return a if b == -np.inf else a + np.log1p(np.exp(b - a))
+
+
+@njit(cache=True, nogil=True)
+def forward(lattice, scores, values):
+    """log of the sum over all paths from the beginning to each context."""
+    firsts, node_offsets, slot_offsets, slot_nodes, edge_offsets, edge_targets, sizes = lattice
+    most = 1
+    for c in range(len(sizes)):
+        most = max(most, node_offsets[c + 1] - node_offsets[c])
+    largest = np.empty(most, np.float64)
+    for c in range(len(sizes)):
+        lo, hi = node_offsets[c], node_offsets[c + 1]
+        if slot_offsets[c] == slot_offsets[c + 1]:
+            values[lo:hi] = 0.0
+            continue
+        largest[:] = -np.inf
+        values[lo:hi] = 0.0
+        for slot in range(slot_offsets[c], slot_offsets[c + 1]):
+            start = edge_offsets[c] + (slot - slot_offsets[c]) * sizes[c]
+            before = values[slot_nodes[slot]]
+            for e in range(start, start + sizes[c]):
+                v = edge_targets[e] - lo
+                largest[v] = max(largest[v], before + scores[e])
+        for slot in range(slot_offsets[c], slot_offsets[c + 1]):
+            start = edge_offsets[c] + (slot - slot_offsets[c]) * sizes[c]
+            before = values[slot_nodes[slot]]
+            for e in range(start, start + sizes[c]):
+                v = edge_targets[e]
+                value = before + scores[e]
+                if value > -np.inf:
+                    values[v] += exp_below(value - largest[v - lo])
+        for v in range(lo, hi):
+            values[v] = np.log(values[v]) + largest[v - lo] if values[v] > 0 else -np.inf
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def backward(lattice, scores, ahead, values, posteriors):
+    """log of the sum over all paths from each context to the end; posteriors of all edges."""
+    firsts, node_offsets, slot_offsets, slot_nodes, edge_offsets, edge_targets, sizes = lattice
+    most = 1
+    for c in range(len(sizes)):
+        most = max(most, sizes[c])
+    terms = np.empty(most, np.float64)
+    for b in range(len(firsts) - 1):
+        end = node_offsets[firsts[b + 1]] - 1
+        log_z = ahead[end]
+        for v in range(node_offsets[firsts[b]], end):
+            values[v] = -np.inf
+        values[end] = 0.0
+        for c in range(firsts[b + 1] - 1, firsts[b], -1):
+            size = sizes[c]
+            own = terms[:size]
+            for slot in range(slot_offsets[c], slot_offsets[c + 1]):
+                v = slot_nodes[slot]
+                start = edge_offsets[c] + (slot - slot_offsets[c]) * size
+                given = scores[start : start + size]
+                into = edge_targets[start : start + size]
+                shares = posteriors[start : start + size]
+                largest = -np.inf
+                for i in range(size):
+                    own[i] = given[i] + values[into[i]]
+                    largest = max(largest, own[i])
+                if largest == -np.inf:
+                    for i in range(size):
+                        shares[i] = 0.0
+                    continue
+                total = 0.0
+                for i in range(size):
+                    shares[i] = exp_below(own[i] - largest)
+                for i in range(size):
+                    total += shares[i]
+                values[v] = _add_logs(values[v], largest + np.log(total))
+                share = 0.0
+                if log_z > -np.inf and ahead[v] > -np.inf:
+                    share = exp_below(min(ahead[v] + largest - log_z, 0.0))
+                for i in range(size):
+                    shares[i] *= share
+
+
+@njit(cache=True, nogil=True)
+def best(lattice, scores, values, edges, offsets):
+    """The best path of each example as edges, in order; `values`: of the best path to a context.
+
+    Of paths of the same score the one whose last edges come first is taken.
+    """
+    firsts, node_offsets, slot_offsets, slot_nodes, edge_offsets, edge_targets, sizes = lattice
+    back = np.full(len(values), -1, np.int64)  # the best edge into each context
+    origins = np.full(len(values), -1, np.int32)
+    offsets[0] = 0
+    path = np.empty(len(sizes) + 1, np.int64)
+    for b in range(len(firsts) - 1):
+        for c in range(firsts[b], firsts[b + 1]):
+            lo, hi = node_offsets[c], node_offsets[c + 1]
+            values[lo:hi] = 0.0 if c == firsts[b] else -np.inf
+            for slot in range(slot_offsets[c], slot_offsets[c + 1]):
+                start = edge_offsets[c] + (slot - slot_offsets[c]) * sizes[c]
+                before = values[slot_nodes[slot]]
+                for e in range(start, start + sizes[c]):
+                    v = edge_targets[e]
+                    if before + scores[e] > values[v]:
+                        values[v] = before + scores[e]
+                        back[v], origins[v] = e, slot_nodes[slot]
+        length = 0
+        v = node_offsets[firsts[b + 1]] - 1
+        while back[v] >= 0:
+            path[length] = back[v]
+            length += 1
+            v = origins[v]
+        for k in range(length):
+            edges[offsets[b] + k] = path[length - 1 - k]
+        offsets[b + 1] = offsets[b] + length
+
+
+@njit(cache=True, nogil=True)
+def _action(target_symbols, first, size, string, t):
+    """(number of the action that writes the next symbol, -1: none; symbols written by then)."""
+    if target_symbols[first] < 0:
+        return 0, t
+    if t == len(string):
+        return -1, t
+    i = string[t] - target_symbols[first]
+    return (i if 0 <= i < size else -1), t + 1
+
+
+@njit(cache=True, nogil=True)
+def constrained(lattice, first_actions, scores, targets, most_nodes, log_z, posteriors):
+    """log of the sum over the paths that write the target of each example; posteriors of edges."""
+    firsts, node_offsets, slot_offsets, slot_nodes, edge_offsets, edge_targets, sizes = lattice
+    symbols, strings, offsets = targets
+    posteriors[:] = 0.0
+    longest = 0
+    for b in range(len(firsts) - 1):
+        longest = max(longest, offsets[b + 1] - offsets[b])
+    ahead = np.empty((most_nodes, longest + 1), np.float64)
+    behind = np.empty((most_nodes, longest + 1), np.float64)
+    for b in range(len(firsts) - 1):
+        string = strings[offsets[b] : offsets[b + 1]]
+        lo, hi = node_offsets[firsts[b]], node_offsets[firsts[b + 1]]
+        ahead[: hi - lo] = -np.inf
+        behind[: hi - lo] = -np.inf
+        ahead[0, 0] = 0.0
+        for c in range(firsts[b] + 1, firsts[b + 1]):
+            for slot in range(slot_offsets[c], slot_offsets[c + 1]):
+                v = slot_nodes[slot] - lo
+                start = edge_offsets[c] + (slot - slot_offsets[c]) * sizes[c]
+                for t in range(len(string) + 1):
+                    if ahead[v, t] == -np.inf:
+                        continue
+                    i, after = _action(symbols, first_actions[c], sizes[c], string, t)
+                    if i >= 0 and scores[start + i] > -np.inf:
+                        u = edge_targets[start + i] - lo
+                        ahead[u, after] = _add_logs(
+                            ahead[u, after], ahead[v, t] + scores[start + i]
+                        )
+        log_z[b] = ahead[hi - lo - 1, len(string)]
+        if log_z[b] == -np.inf:
+            continue
+        behind[hi - lo - 1, len(string)] = 0.0
+        for c in range(firsts[b + 1] - 1, firsts[b], -1):
+            for slot in range(slot_offsets[c], slot_offsets[c + 1]):
+                v = slot_nodes[slot] - lo
+                start = edge_offsets[c] + (slot - slot_offsets[c]) * sizes[c]
+                for t in range(len(string) + 1):
+                    if ahead[v, t] == -np.inf:
+                        continue
+                    i, after = _action(symbols, first_actions[c], sizes[c], string, t)
+                    if i < 0:
+                        continue
+                    value = scores[start + i] + behind[edge_targets[start + i] - lo, after]
+                    if value > -np.inf:
+                        behind[v, t] = _add_logs(behind[v, t], value)
+                        share = ahead[v, t] + value - log_z[b]
+                        posteriors[start + i] += np.exp(min(share, 0.0))
+
+
+@njit(cache=True, nogil=True)
+def count_actions(edge_offsets, first_actions, sizes, rows, edge_weights, counts):
+    """Add up the weights of the edges of each emission row by action."""
+    for c in range(len(sizes)):
+        if rows[c] < 0 or sizes[c] == 0:
+            continue
+        own = counts[rows[c], first_actions[c] : first_actions[c] + sizes[c]]
+        for start in range(edge_offsets[c], edge_offsets[c + 1], sizes[c]):
+            given = edge_weights[start : start + sizes[c]]
+            for i in range(sizes[c]):
+                own[i] += given[i]

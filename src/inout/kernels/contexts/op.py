@@ -1,0 +1,282 @@
+"""`select`: contexts chosen column by column; `Lattice`: all questions about what was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inout._core.errors import ArgumentError
+from inout._core.lazy import lazy_property
+from inout.kernels.contexts import cpu
+from inout.kernels.contexts.arrays import Columns, Integers, Numbers, Targets
+from inout.kernels.contexts.histories import Histories
+from inout.kernels.contexts.inference import cpu as passes
+
+Vector = NDArray[np.float64]
+By = Literal["model", "target", "hybrid"]
+
+_BY = {"model": cpu.BY_MODEL, "target": cpu.BY_TARGET, "hybrid": cpu.BY_BOTH}
+_NO_TARGETS = (np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(1, np.int64))
+
+_bounds: Callable[..., Any] = cpu.bounds
+_select: Callable[..., Any] = cpu.select
+_forward: Callable[..., Any] = passes.forward
+_backward: Callable[..., Any] = passes.backward
+_best: Callable[..., Any] = passes.best
+_constrained: Callable[..., Any] = passes.constrained
+_count_actions: Callable[..., Any] = passes.count_actions
+
+
+@dataclass(frozen=True, eq=False)
+class Constrained:
+    """The paths of a lattice that write given targets."""
+
+    log_partition: Vector  # [b], -inf where there is none
+    posteriors: Vector  # [e]: of each edge, given the target
+
+
+@dataclass(frozen=True, eq=False)
+class Lattice:
+    """The contexts that were selected, and the edges between them.
+
+    The contexts of column c are node_offsets[c] to node_offsets[c+1], in lexicographic order, the
+    last one being ⋆…⋆. A slot is a context of a source of a column, once for each column that it
+    leads to; the edges of column c are its slots × its actions, in this order: edge_offsets[c] +
+    (slot - slot_offsets[c]) · actions + (action - first action).
+    """
+
+    columns: Columns
+    node_offsets: Numbers  # [c+1]
+    parents: Integers  # [v]: the context that a context continues
+    symbols: Integers  # [v]: by which action; num_actions: the beginning; num_actions + 1: ⋆
+    lens: Integers  # [v]: how many symbols it remembers, the beginning being one
+    is_anchored: NDArray[np.bool_]  # [v]: whether it remembers everything
+    forward: Vector  # [v]
+    slot_offsets: Numbers  # [c+1]
+    slot_nodes: Integers  # [l]
+    slot_rows: Numbers  # [l f]: where the weights of its features begin
+    edge_offsets: Numbers  # [c+1]
+    edge_targets: Integers  # [e]
+    scores: Vector  # [e]
+
+    @lazy_property
+    def _arrays(self) -> tuple[Any, ...]:
+        sizes = (self.columns.end_actions - self.columns.first_actions).astype(np.int64)
+        return (
+            self.columns.firsts, self.node_offsets, self.slot_offsets, self.slot_nodes,
+            self.edge_offsets, self.edge_targets, sizes,
+        )  # fmt: skip
+
+    @property
+    def ends(self) -> Numbers:
+        """The last context of each example: [b]."""
+        return self.node_offsets[self.columns.firsts[1:]] - 1
+
+    @property
+    def log_partition(self) -> Vector:
+        """log Z of each example: [b]."""
+        return self.forward[self.ends]
+
+    @property
+    def lengths(self) -> Integers:
+        """How many actions each context remembers: [v]."""
+        return self.lens - self.is_anchored
+
+    @lazy_property
+    def _behind(self) -> tuple[Vector, Vector]:
+        values, posteriors = np.empty(len(self.parents)), np.empty(len(self.scores))
+        _backward(self._arrays, self.scores, self.forward, values, posteriors)
+        return values, posteriors
+
+    @property
+    def backward(self) -> Vector:
+        """log of the sum over all paths from each context to the end: [v]."""
+        return self._behind[0]
+
+    @property
+    def posteriors(self) -> Vector:
+        """The probability of each edge: [e]; 0 where log Z is -inf."""
+        return self._behind[1]
+
+    @lazy_property
+    def mass(self) -> Vector:
+        """The probability of each context: [v]."""
+        log_z = np.repeat(self.log_partition, np.diff(self.node_offsets[self.columns.firsts]))
+        possible = log_z > -np.inf
+        logs = self.forward + self.backward - np.where(possible, log_z, 0.0)
+        return np.where(possible, np.exp(np.minimum(logs, 0.0)), 0.0)
+
+    def constrained(self, targets: Targets) -> Constrained:
+        """The paths that write the target of each example."""
+        if len(targets.offsets) != self.columns.num_examples + 1:
+            raise ArgumentError(
+                f"targets must have {self.columns.num_examples} strings. "
+                f"Got {len(targets.offsets) - 1}"
+            )
+        log_z, posteriors = np.empty(self.columns.num_examples), np.empty(len(self.scores))
+        most = int(np.diff(self.node_offsets[self.columns.firsts]).max(initial=1))
+        _constrained(
+            self._arrays, self.columns.first_actions, self.scores,
+            (targets.symbols, targets.strings, targets.offsets), most, log_z, posteriors,
+        )  # fmt: skip
+        return Constrained(log_z, posteriors)
+
+    def rescored(self, scores: Vector) -> Lattice:
+        """The same contexts with other scores of the edges: [e]."""
+        scores = np.ascontiguousarray(scores, np.float64)
+        if scores.shape != self.scores.shape:
+            raise ArgumentError(
+                f"scores must be {list(self.scores.shape)}. Got {list(scores.shape)}"
+            )
+        values = np.empty(len(self.parents))
+        _forward(self._arrays, scores, values)
+        return replace(self, scores=scores, forward=values)
+
+    def best(self) -> tuple[Numbers, Numbers, Vector]:
+        """The edges of the best path of each example, where each begins [b+1], their scores [b].
+
+        An example without any path has no edges, and the score -inf.
+        """
+        values = np.empty(len(self.parents))
+        edges = np.empty(self.columns.size, np.int64)
+        offsets = np.empty(self.columns.num_examples + 1, np.int64)
+        _best(self._arrays, self.scores, values, edges, offsets)
+        return edges[: offsets[-1]], offsets, values[self.ends]
+
+    def actions(self, edges: Numbers) -> Numbers:
+        """The action of each of some edges."""
+        places = np.searchsorted(self.edge_offsets, edges, side="right") - 1
+        sizes = self._arrays[-1][places]
+        actions = self.columns.first_actions[places]
+        return np.asarray(actions + (edges - self.edge_offsets[places]) % sizes, np.int64)
+
+    def string(self, node: int) -> tuple[int, ...]:
+        """The actions that a context remembers, from the oldest to the latest."""
+        found: list[int] = []
+        for _ in range(int(self.lengths[node])):
+            found.append(int(self.symbols[node]))
+            node = int(self.parents[node])
+        return tuple(reversed(found))
+
+    def emission_counts(self, edge_weights: Vector) -> NDArray[np.float64]:
+        """The weights of edges added up by emission row and action: [rows, actions]."""
+        rows = int(self.columns.emission_rows.max(initial=-1)) + 1
+        counts = np.zeros((rows, int(self.columns.end_actions.max(initial=0))))
+        _count_actions(
+            self.edge_offsets, self.columns.first_actions, self._arrays[-1],
+            self.columns.emission_rows, edge_weights, counts,
+        )  # fmt: skip
+        return counts
+
+    @lazy_property
+    def edge_sources(self) -> Integers:
+        """The context that each edge begins at: [e]."""
+        sizes = np.repeat(self._arrays[-1], np.diff(self.slot_offsets))
+        return np.repeat(self.slot_nodes, sizes)
+
+
+def select(
+    columns: Columns,
+    histories: Histories,
+    emissions: NDArray[np.float64] | None,
+    sizes: NDArray[Any] | int,
+    *,
+    memory: int | None = None,
+    escape: float = 0.0,
+    anchored: bool = False,
+    by: By = "model",
+    targets: Targets | None = None,
+    grow: bool = False,
+) -> Lattice:
+    """The contexts that RCMS selects, with the scores of all edges and the forward sums.
+
+    From each column's contexts, each followed by every action, the sizes[c] of the largest mass
+    so far become the contexts of the next column, beside ⋆…⋆; all others go into the longest of
+    these that is a suffix of them. The last column of an example always has ⋆…⋆ only.
+
+    `memory`: how many symbols a context can remember; `escape`: added to the scores of what
+    follows ⋆…⋆; `anchored`: only contexts that remember everything are chosen, as in beam search;
+    `by`: whether contexts are chosen by their mass, that of what spells the `targets`, or both;
+    `grow`: whether histories that have no weights yet get some, of 0.
+
+    Time: O(contexts · actions · log contexts) for each column, all of it compiled.
+    """
+    given = np.broadcast_to(np.asarray(sizes, np.int64), (columns.size,)).copy()
+    given[columns.firsts[1:] - 1] = 0
+    if (given < 0).any():
+        raise ArgumentError(f"sizes must be at least 0. Got {int(given.min())}")
+    bound = _checked_memory(memory, histories)
+    if by not in _BY:
+        raise ArgumentError(f"by must be one of {', '.join(_BY)}. Got {by!r:.80}")
+    if (targets is None) != (by == "model"):
+        raise ArgumentError("targets are needed by 'target' and 'hybrid', and by them only")
+    aims = _NO_TARGETS
+    if targets is not None:
+        aims = targets.symbols, targets.strings, targets.offsets
+    graph = (
+        columns.firsts, columns.source_offsets, columns.sources, columns.first_actions,
+        columns.end_actions, columns.inputs, columns.emission_rows, given,
+    )  # fmt: skip
+    if emissions is None:
+        emissions = np.zeros((0, 0))
+    num_nodes, num_slots, num_edges, most_slots, most_elements = _bounds(
+        graph, bound, histories.streams.num_actions, _BY[by]
+    )
+    most_sources = int(np.diff(columns.source_offsets).max(initial=1))
+    features = histories.begins.size
+    longest = int(np.diff(aims[2]).max(initial=0))
+    while True:
+        node_offsets, slot_offsets, edge_offsets = (
+            np.zeros(columns.size + 1, np.int64) for _ in range(3)
+        )
+        parents, symbols, lens, places, lcs = (np.empty(num_nodes, np.int32) for _ in range(5))
+        is_anchored, forward = np.empty(num_nodes, np.bool_), np.empty(num_nodes)
+        history = np.empty((num_nodes, features), np.int32)
+        slot_nodes = np.empty(num_slots, np.int32)
+        slot_rows = np.empty((num_slots, features), np.int64)
+        edge_targets, scores = np.empty(num_edges, np.int32), np.empty(num_edges)
+        found = _select(
+            graph, *histories.arrays, emissions, aims, bound, float(escape), anchored, _BY[by],
+            grow,
+            (node_offsets, parents, symbols, lens, is_anchored, places, lcs, forward, history),
+            (slot_offsets, slot_nodes, slot_rows),
+            (edge_offsets, edge_targets, scores),
+            np.empty((num_nodes if targets is not None else 0, longest + 1)),
+            (most_slots, most_elements, most_sources),
+        )  # fmt: skip
+        if not histories.is_full:
+            break
+        histories.enlarge()
+    nodes, slots, edges = found
+    return Lattice(
+        columns=columns,
+        node_offsets=node_offsets,
+        parents=parents[:nodes],
+        symbols=symbols[:nodes],
+        lens=lens[:nodes],
+        is_anchored=is_anchored[:nodes],
+        forward=forward[:nodes],
+        slot_offsets=slot_offsets,
+        slot_nodes=slot_nodes[:slots],
+        slot_rows=slot_rows[:slots],
+        edge_offsets=edge_offsets,
+        edge_targets=edge_targets[:edges],
+        scores=scores[:edges],
+    )
+
+
+def _checked_memory(memory: int | None, histories: Histories) -> int:
+    if memory is None:
+        return cpu.UNBOUNDED
+    depth = histories.streams.depth
+    silent = bool((histories.streams.symbols < 0).any())
+    if memory < 1 or (memory < depth and not silent):
+        raise ArgumentError(
+            f"memory must be at least {max(depth, 1)}, as long as the longest history that has "
+            f"weights. Got {memory}"
+        )
+    return memory
