@@ -134,3 +134,8 @@ class Targets:
     symbols: Integers  # [a]
     strings: Integers
     offsets: Numbers  # [b+1]
+
+    def part(self, first: int, last: int) -> Targets:
+        """Those of examples first to last."""
+        lo, hi = self.offsets[first], self.offsets[last]
+        return Targets(self.symbols, self.strings[lo:hi], self.offsets[first : last + 1] - lo)

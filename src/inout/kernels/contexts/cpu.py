@@ -24,7 +24,7 @@ BY_MODEL, BY_TARGET, BY_BOTH = 0, 1, 2
 @njit(cache=True, nogil=True)
 def bounds(graph, memory, num_actions, by):
     """At most how many contexts, slots and edges there are; how many of a column."""
-    firsts, source_offsets, sources, first_actions, end_actions, inputs, emission_rows, sizes = graph
+    firsts, source_offsets, sources, first_actions, end_actions, inputs, rows, sizes = graph
     # There are no more strings than this.
     distinct = 1.0
     for _ in range(min(memory, 64)):
@@ -136,6 +136,25 @@ def _score(found, places, first, weights, scores):
                 scores[i] += own[i]
 
 
+@njit(cache=True, nogil=True)
+def score_edges(graph, places, weights, emissions, escape, lens, slots, edge_offsets, scores):
+    """The scores of all edges of a lattice under other weights."""
+    first_actions, end_actions, emission_rows = graph
+    slot_offsets, slot_nodes, slot_rows = slots
+    for c in range(len(first_actions)):
+        first = first_actions[c]
+        size = end_actions[c] - first
+        for slot in range(slot_offsets[c], slot_offsets[c + 1]):
+            start = edge_offsets[c] + (slot - slot_offsets[c]) * size
+            own = scores[start : start + size]
+            own[:] = escape if lens[slot_nodes[slot]] == 0 else 0.0
+            if emission_rows[c] >= 0 and emissions.shape[0] > 0:
+                given = emissions[emission_rows[c], first : first + size]
+                for i in range(size):
+                    own[i] += given[i]
+            _score(slot_rows[slot], places, first, weights, own)
+
+
 @njit(cache=True, nogil=True, inline="always")
 def _is_worse(values, ranks, a, b):
     """Whether element a should be left out rather than b."""
@@ -213,7 +232,9 @@ def _sum_classes(slot_scores, slot_forward, order, class_starts, num_classes, si
 
 
 @njit(cache=True, nogil=True)
-def _merge(size, num_classes, class_lens, class_lcs, active, stack, base, count, strings, lcs, into):
+def _merge(
+    size, num_classes, class_lens, class_lcs, active, stack, base, count, strings, lcs, into
+):
     """Appendix A, step 3: every element goes into its longest active suffix, `into`.
 
     The contexts of the column get their numbers: `base` to base + count, ⋆…⋆ being the last.
@@ -361,14 +382,14 @@ def _add_targets(target_symbols, first, size, string, num_classes, into, class_a
 
 @njit(cache=True, nogil=True)
 def select(
-    graph, streams, table, stars, begins, weights, emissions, targets, memory, escape, anchored_only,
-    by, grow, nodes, slots, edges, aims, scratch_sizes,
+    graph, streams, table, stars, begins, weights, emissions, targets, memory, escape,
+    anchored_only, by, grow, nodes, slots, edges, aims, scratch_sizes,
 ):  # fmt: skip
     """Select the contexts of all columns; returns the numbers of contexts, slots and edges.
 
     Fills `nodes`, `slots` and `edges` (see `Lattice`). Stops where counts[IS_FULL] is set.
     """
-    firsts, source_offsets, sources, first_actions, end_actions, inputs, emission_rows, sizes = graph
+    firsts, source_offsets, sources, first_actions, end_actions, inputs, rows, sizes = graph
     shows, places, widths, pairs, next_input, lengths, ranges, num_actions, deepest = streams
     counts = table[3]
     target_symbols, target_strings, target_offsets = targets
@@ -448,17 +469,15 @@ def select(
                 slot_forward[slot] = forward[v]
                 own = own_scores[slot * size : (slot + 1) * size]
                 base = escape if lens[v] == 0 else 0.0
-                if emission_rows[c] >= 0 and emissions.shape[0] > 0:
-                    given = emissions[emission_rows[c], first : first + size]
+                if rows[c] >= 0 and emissions.shape[0] > 0:
+                    given = emissions[rows[c], first : first + size]
                     for i in range(size):
                         own[i] = base + given[i]
                 else:
                     for i in range(size):
                         own[i] = base
                 found = slot_rows[num_slots + slot]
-                _find_rows(
-                    streams, table, len(weights), history, v, first, inputs[c], grow, found
-                )
+                _find_rows(streams, table, len(weights), history, v, first, inputs[c], grow, found)
                 _score(found, places, first, weights, own)
 
             elements = num_classes * size
@@ -500,9 +519,7 @@ def select(
                 parents[v], symbols[v], columns[v] = source, first + e % size, c
                 is_anchored[v] = class_anchored[k]
                 is_cut = lens[source] + 1 > memory
-                _remember(
-                    streams, table, stars, strings, inputs, v, history, is_cut, walked, grow
-                )
+                _remember(streams, table, stars, strings, inputs, v, history, is_cut, walked, grow)
             if by != BY_MODEL:
                 aims[base : base + new] = -np.inf
                 _add_targets(

@@ -24,6 +24,7 @@ _NO_TARGETS = (np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(1, np.int6
 
 _bounds: Callable[..., Any] = cpu.bounds
 _select: Callable[..., Any] = cpu.select
+_score_edges: Callable[..., Any] = cpu.score_edges
 _forward: Callable[..., Any] = passes.forward
 _backward: Callable[..., Any] = passes.backward
 _best: Callable[..., Any] = passes.best
@@ -135,6 +136,23 @@ class Lattice:
         values = np.empty(len(self.parents))
         _forward(self._arrays, scores, values)
         return replace(self, scores=scores, forward=values)
+
+    def reweighted(
+        self,
+        histories: Histories,
+        weights: Vector,
+        emissions: NDArray[np.float64] | None,
+        escape: float = 0.0,
+    ) -> Lattice:
+        """The same contexts under other weights of the same histories, and other emissions."""
+        columns, scores = self.columns, np.empty(len(self.scores))
+        _score_edges(
+            (columns.first_actions, columns.end_actions, columns.emission_rows),
+            histories.streams.places, weights, np.zeros((0, 0)) if emissions is None else emissions,
+            float(escape), self.lens, (self.slot_offsets, self.slot_nodes, self.slot_rows),
+            self.edge_offsets, scores,
+        )  # fmt: skip
+        return self.rescored(scores)
 
     def best(self) -> tuple[Numbers, Numbers, Vector]:
         """The edges of the best path of each example, where each begins [b+1], their scores [b].

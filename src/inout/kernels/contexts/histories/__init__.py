@@ -172,9 +172,7 @@ class Histories:
         self._sure(find)
         return starts
 
-    def add_gradient(
-        self, lattice: Lattice, edge_weights: Vector, scale: float = 1.0
-    ) -> None:
+    def add_gradient(self, lattice: Lattice, edge_weights: Vector, scale: float = 1.0) -> None:
         """Add the weights of edges to the gradient, for the next step of `adagrad`."""
         if len(self._gradient) < len(self._weights):
             self._gradient = np.concatenate(
@@ -183,28 +181,33 @@ class Histories:
         wanted = self._num_touched + lattice.slot_rows.size
         if len(self._touched) < wanted:
             self._touched = np.resize(self._touched, (2 * wanted, 2))
-        self._num_touched = _add_gradient(
-            (lattice.slot_offsets, lattice.edge_offsets, lattice.slot_rows),
-            np.stack([lattice.columns.first_actions, lattice.columns.end_actions], 1),
-            self.streams.places,
-            edge_weights,
-            scale,
-            self._gradient,
-            self._touched,
-            self._num_touched,
+        self._num_touched = self._add(
+            lattice, edge_weights, scale, self._gradient, self._touched, self._num_touched
         )
 
-    def gradient(self) -> Vector:
-        """The gradient that was added up since it was last cleared: a view of one for each weight."""
-        missing = len(self._weights) - len(self._gradient)
-        if missing > 0:
-            self._gradient = np.concatenate([self._gradient, np.zeros(missing)])
-        return self._gradient[: self.num_weights]
+    def counts(self, lattice: Lattice, edge_weights: Vector) -> Vector:
+        """The weights of edges added up for each weight of a feature: [weights]."""
+        found = np.zeros(self.num_weights)
+        self._add(lattice, edge_weights, 1.0, found, np.zeros((0, 2), np.int64), 0)
+        return found
 
-    def clear_gradient(self) -> None:
-        """Begin to add up anew."""
-        self._gradient[:] = 0.0
-        self._num_touched = 0
+    def _add(
+        self,
+        lattice: Lattice,
+        edge_weights: Vector,
+        scale: float,
+        into: Vector,
+        touched: Numbers,
+        num_touched: int,
+    ) -> int:
+        columns = lattice.columns
+        return int(
+            _add_gradient(
+                (lattice.slot_offsets, lattice.edge_offsets, lattice.slot_rows),
+                np.stack([columns.first_actions, columns.end_actions], 1),
+                self.streams.places, edge_weights, scale, into, touched, num_touched,
+            )
+        )  # fmt: skip
 
     def adagrad(self, step: float, delta: float) -> None:
         """One step along the gradient that was added up, which is cleared.

@@ -103,8 +103,8 @@ def rows(table, nodes, width, num_weights, grow, starts):
 def add_gradient(slots, actions, places, edge_weights, scale, gradient, touched, num_touched):
     """Add the weights of edges to the gradient of all rows that scored them.
 
-    `touched` collects the rows: [:, 0] where they begin, [:, 1] where in them the actions of an
-    edge begin, so that a row can come once for each range of actions. Returns their number.
+    `touched` collects the parts of rows, unless it has no room at all: [:, 0] where they begin,
+    [:, 1] how long they are. Returns their number.
     """
     slot_offsets, edge_offsets, slot_rows = slots
     depth = slot_rows.shape[1] // places.shape[0]
@@ -126,9 +126,10 @@ def add_gradient(slots, actions, places, edge_weights, scale, gradient, touched,
                 target = gradient[place : place + size]
                 for i in range(size):
                     target[i] += scale * own[i]
-                touched[num_touched, 0] = place
-                touched[num_touched, 1] = size
-                num_touched += 1
+                if len(touched):
+                    touched[num_touched, 0] = place
+                    touched[num_touched, 1] = size
+                    num_touched += 1
     return num_touched
 
 

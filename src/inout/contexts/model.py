@@ -1,0 +1,323 @@
+"""`ContextModel`: labels of sequences by reified contexts; its features, answers and file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
+
+from inout._core.errors import ArgumentError, FileError
+from inout._core.lazy import lazy_property
+from inout.contexts.observations import Observations, Sequences
+from inout.io.files import read_bytes, write_bytes
+from inout.kernels.contexts.arrays import Columns, Streams, Targets
+from inout.kernels.contexts.histories import Histories
+from inout.kernels.contexts.observations import cpu as observed
+from inout.kernels.contexts.op import By, Lattice, select
+
+VERSION = 1
+
+_KEY = "inout-contexts"
+_UNREADABLE = (SafetensorError, KeyError, TypeError, ValueError, RecursionError)
+_TOGETHER = 4096  # positions whose lattices are in memory at a time
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What kind of context model it is."""
+
+    order: int = 4
+    """Features are n-grams of up to so many labels, of which contexts remember all but one."""
+
+    size: int = 10
+    """How many contexts of each position are kept, beside ⋆…⋆."""
+
+    memory: int | None = 3
+    """How many labels a context can remember; None: all, as in the paper."""
+
+    beam: bool = False
+    """Whether only whole histories are kept, as in beam search; what falls out of the beam goes
+    into ⋆…⋆, at the cost of the escape weight."""
+
+    shorter: bool = True
+    """Whether n-grams of all lengths up to `order` are features, or those of that length only."""
+
+    end: bool = False
+    """Whether the end of a sequence is a label that n-grams see."""
+
+    def __post_init__(self) -> None:
+        if self.order < 1:
+            raise ArgumentError(f"order must be at least 1. Got {self.order}")
+        if self.size < 0:
+            raise ArgumentError(f"size must be at least 0. Got {self.size}")
+        if self.memory is not None and self.memory < max(self.order - 1, 1):
+            raise ArgumentError(
+                f"memory must be at least {max(self.order - 1, 1)}, for n-grams of order "
+                f"{self.order}; None: no bound. Got {self.memory}"
+            )
+        if self.beam and self.memory is not None:
+            raise ArgumentError(
+                f"a beam remembers everything: memory must be None. Got {self.memory}"
+            )
+
+    def streams(self, labels: int) -> Streams:
+        """The features of contexts over so many labels."""
+        lengths = range(self.order) if self.shorter else [self.order - 1]
+        return Streams.labels(labels, lengths, end=self.end)
+
+
+@dataclass(frozen=True, eq=False)
+class Tagging:
+    """The labels of one sequence, and how sure they are."""
+
+    labels: list[str]
+    confidence: float  # the probability of this labelling
+    marginals: NDArray[np.float64]  # [n s]: the probability of each label
+    context_length: float  # how many labels contexts remember, on average by mass
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ContextModel:
+    """p(y, c | x) ∝ exp Σ_i θ·φ_i(c_{i-1}, y_i): labels y, contexts c that are chosen for each x.
+
+    The features are those of the input with each label, n-grams of labels and ⋆, and `escape`
+    for every step from ⋆…⋆. Train one with `inout.learning.contexts.fit_contexts`.
+
+    Steinhardt & Liang, "Reified context models" (2015).
+    """
+
+    labels: tuple[str, ...]
+    features: tuple[str, ...]
+    """The names of the features of the input."""
+
+    emission: NDArray[np.float64]
+    """Their weights with each label: [d s]."""
+
+    histories: Histories
+    """The weights of n-grams."""
+
+    escape: float = 0.0
+    settings: Settings = field(default_factory=Settings)
+    training: dict[str, Any] = field(default_factory=dict)
+    """How it was made: plain data for people."""
+
+    def __post_init__(self) -> None:
+        wanted = (len(self.features), len(self.labels))
+        if self.emission.shape != wanted:
+            raise ArgumentError(f"emission must be {list(wanted)}. Got {list(self.emission.shape)}")
+        if len(set(self.labels)) != len(self.labels) or not self.labels:
+            raise ArgumentError("labels must be at least one, each once")
+
+    @staticmethod
+    def untrained(
+        labels: Sequence[str], features: Sequence[str], settings: Settings
+    ) -> ContextModel:
+        """A model of these labels and features, all weights being 0; a beam lets nothing escape."""
+        return ContextModel(
+            tuple(labels),
+            tuple(features),
+            np.zeros((len(features), len(labels))),
+            Histories(settings.streams(len(labels))),
+            -np.inf if settings.beam else 0.0,
+            settings,
+        )
+
+    @lazy_property
+    def _numbers(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.features)}
+
+    def observe(self, sequences: Sequences) -> Observations:
+        """The features of sequences that the model knows."""
+        return Observations.of(sequences, self._numbers)
+
+    def emissions(self, seen: Observations) -> NDArray[np.float64]:
+        """The score of each label at each position by the features of the input: [p actions]."""
+        scores = np.empty((int(seen.starts[-1]), len(self.labels)))
+        observed.scores(seen.offsets, seen.indices, seen.values, 0, self.emission, scores)
+        return scores
+
+    def select(
+        self,
+        seen: Observations,
+        size: int | NDArray[Any] | None = None,
+        *,
+        by: By = "model",
+        targets: Targets | None = None,
+        grow: bool = False,
+    ) -> Lattice:
+        """The contexts that are selected for sequences, and the lattice that they form."""
+        settings = self.settings
+        return select(
+            self.columns(seen.lengths),
+            self.histories,
+            self.emissions(seen),
+            settings.size if size is None else size,
+            memory=settings.memory,
+            escape=self.escape,
+            anchored=settings.beam,
+            by=by,
+            targets=targets,
+            grow=grow,
+        )
+
+    def columns(self, lengths: NDArray[np.int64]) -> Columns:
+        """The columns of sequences of these lengths."""
+        return Columns.chains(lengths, len(self.labels), end=self.settings.end)
+
+    def targets(self, tags: Sequence[Sequence[str]]) -> Targets:
+        """The labels of sequences as what lattices are to spell."""
+        numbers = {label: number for number, label in enumerate(self.labels)}
+        end = [len(self.labels)] if self.settings.end else []
+        try:
+            strings = [[*(numbers[label] for label in one), *end] for one in tags]
+        except KeyError as error:
+            known = ", ".join(self.labels[:10])
+            raise ArgumentError(
+                f"tags must be labels of the model ({known}, …). Got {error.args[0]!r}"
+            ) from error
+        lengths = [len(string) for string in strings]
+        return Targets(
+            np.arange(len(self.labels) + len(end), dtype=np.int32),
+            np.array([y for string in strings for y in string], np.int32),
+            np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)]),
+        )
+
+    def tag(self, sequences: Sequences, size: int | None = None) -> list[Tagging]:
+        """The most probable labels of each sequence, with their probabilities."""
+        return [found for part in self.tag_parts(sequences, size) for found in part]
+
+    def tag_parts(self, sequences: Sequences, size: int | None = None) -> Iterator[list[Tagging]]:
+        """The same, some sequences at a time."""
+        seen = self.observe(sequences)
+        for first, last in _parts(seen.starts):
+            part = seen.part(first, last)
+            yield self._taggings(part, self.select(part, size))
+
+    def _taggings(self, seen: Observations, lattice: Lattice) -> list[Tagging]:
+        marginals = lattice.emission_counts(lattice.posteriors)[:, : len(self.labels)]
+        edges, offsets, scores = lattice.best()
+        actions = lattice.actions(edges)
+        confidences = np.exp(np.minimum(scores - lattice.log_partition, 0.0))
+        lengths = mean_context_lengths(lattice)
+        found = []
+        for b in range(len(seen.lengths)):
+            lo, hi = seen.starts[b], seen.starts[b + 1]
+            best = actions[offsets[b] : offsets[b] + hi - lo]
+            found.append(
+                Tagging(
+                    [self.labels[y] for y in best],
+                    float(confidences[b]),
+                    marginals[lo:hi],
+                    float(lengths[b]),
+                )
+            )
+        return found
+
+    def log_likelihoods(
+        self, sequences: Sequences, tags: Sequence[Sequence[str]], size: int | None = None
+    ) -> NDArray[np.float64]:
+        """log p(tags | sequence) of each sequence: [b]."""
+        lattice = self.select(self.observe(sequences), size)
+        return np.asarray(
+            lattice.constrained(self.targets(tags)).log_partition - lattice.log_partition
+        )
+
+    def describe(self) -> str:
+        """The model in a few words."""
+        kind = "beam" if self.settings.beam else "contexts"
+        return (
+            f"{len(self.labels)} labels, {len(self.features):,} features, "
+            f"{self.settings.order}-grams ({self.histories.num_weights:,} weights), "
+            f"{kind} of size {self.settings.size}"
+        )
+
+    def __repr__(self) -> str:
+        return f"ContextModel({self.describe()})"
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as safetensors, whole or not at all."""
+        arrays = {"emission": self.emission, **self.histories.to_arrays()}
+        content = {
+            "version": VERSION,
+            "labels": list(self.labels),
+            "features": list(self.features),
+            "escape": None if self.escape == -np.inf else self.escape,
+            "settings": asdict(self.settings),
+            "training": self.training,
+        }
+        try:
+            described = json.dumps(content)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"training must be plain data to be written. {error}") from error
+        write_bytes(path, save_arrays(arrays, {_KEY: described}))
+
+    @staticmethod
+    def load(path: str | Path) -> ContextModel:
+        """The model in a file that `save` wrote; `FileError` for any other file."""
+        data = read_bytes(path)
+        try:
+            arrays = load_arrays(data)
+            header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+            content = json.loads(header["__metadata__"][_KEY])
+            version = content["version"]
+        except _UNREADABLE as error:
+            raise FileError(
+                f"{path}: this is no context model of inout, or it is cut short"
+            ) from error
+        if version != VERSION:
+            raise FileError(
+                f"{path}: the model has version {version!r:.80}; this inout reads {VERSION}"
+            )
+        try:
+            return _model(arrays, content)
+        except _UNREADABLE as error:
+            raise FileError(f"{path}: the context model is damaged. {error}") from error
+
+
+def _model(arrays: Mapping[str, NDArray[Any]], content: Mapping[str, Any]) -> ContextModel:
+    settings = Settings(**content["settings"])
+    labels = tuple(str(label) for label in content["labels"])
+    emission = np.asarray(arrays["emission"], np.float64)
+    histories = Histories.from_arrays(settings.streams(len(labels)), dict(arrays))
+    for name, values in (("emission", emission), ("weights", histories.weights)):
+        if not np.isfinite(values).all():
+            raise ArgumentError(f"{name} must be finite")
+    escape = -np.inf if content["escape"] is None else float(content["escape"])
+    return ContextModel(
+        labels,
+        tuple(str(name) for name in content["features"]),
+        emission,
+        histories,
+        escape,
+        settings,
+        dict(content["training"]),
+    )
+
+
+def mean_context_lengths(lattice: Lattice) -> NDArray[np.float64]:
+    """How many labels contexts remember, on average by mass and over the positions: [b].
+
+    Of the contexts that something follows: neither the beginning nor the end counts.
+    """
+    firsts = lattice.columns.firsts
+    weights = lattice.mass * lattice.lengths
+    sums = np.add.reduceat(weights, lattice.node_offsets[firsts[:-1]])
+    return np.asarray(sums / np.maximum(np.diff(firsts) - 2, 1))
+
+
+def _parts(starts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Ranges of sequences with some thousand positions each."""
+    first = 0
+    while first < len(starts) - 1:
+        last = int(np.searchsorted(starts, starts[first] + _TOGETHER, "right")) - 1
+        last = max(last, first + 1)
+        yield first, last
+        first = last

@@ -1,0 +1,106 @@
+"""`Observations`: the features of the positions of sequences, as sparse rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inout._core.errors import ArgumentError
+
+Position = Mapping[str, float] | Sequence[str]
+Sequences = Sequence[Sequence[Position] | NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """Features of all positions of all sequences, one position after the other.
+
+    >>> names = {}
+    >>> two = Observations.of([[["round", "dark"], {"round": 0.5}]], names, grow=True)
+    >>> names, two.indices.tolist(), two.values.tolist()
+    ({'round': 0, 'dark': 1}, [0, 1, 0], [1.0, 1.0, 0.5])
+    """
+
+    starts: NDArray[np.int64]  # [b+1]: the positions of sequence b are starts[b] to starts[b+1]
+    offsets: NDArray[np.int64]  # [p+1]: the features of position p are offsets[p] to offsets[p+1]
+    indices: NDArray[np.int32]
+    values: NDArray[np.float64]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """The number of positions of each sequence: [b]."""
+        return np.diff(self.starts)
+
+    @staticmethod
+    def of(sequences: Sequences, names: dict[str, int], *, grow: bool = False) -> Observations:
+        """The features of sequences, by the numbers that `names` gives them.
+
+        A position is a mapping from names of features to values, or names alone (value 1). A
+        sequence may also be an array [n, d], whose features are named "0", "1", …, d-1. Names
+        that are not known are left out, or with `grow` get the next numbers.
+        """
+        starts, offsets = [0], [0]
+        indices: list[int] = []
+        values: list[float] = []
+        for b, sequence in enumerate(sequences):
+            if len(sequence) == 0:
+                raise ArgumentError(f"every sequence must have a position. Got none in number {b}")
+            rows = _array_rows(sequence) if isinstance(sequence, np.ndarray) else sequence
+            for position in rows:
+                for name, value in _pairs(position, b):
+                    number = names.get(name)
+                    if number is None:
+                        if not grow:
+                            continue
+                        number = names[name] = len(names)
+                    indices.append(number)
+                    values.append(value)
+                offsets.append(len(indices))
+            starts.append(len(offsets) - 1)
+        found = Observations(
+            np.array(starts, np.int64),
+            np.array(offsets, np.int64),
+            np.array(indices, np.int32),
+            np.array(values, np.float64),
+        )
+        if not np.isfinite(found.values).all():
+            place = int(
+                np.searchsorted(found.offsets, np.argmin(np.isfinite(found.values)), "right")
+            )
+            number = int(np.searchsorted(found.starts, place - 1, "right")) - 1
+            raise ArgumentError(f"values of features must be finite. Got others in number {number}")
+        return found
+
+    def part(self, first: int, last: int) -> Observations:
+        """Sequences first to last."""
+        lo, hi = self.starts[first], self.starts[last]
+        begin, end = self.offsets[lo], self.offsets[hi]
+        return Observations(
+            self.starts[first : last + 1] - lo,
+            self.offsets[lo : hi + 1] - begin,
+            self.indices[begin:end],
+            self.values[begin:end],
+        )
+
+
+def _array_rows(array: NDArray[Any]) -> list[dict[str, float]]:
+    if array.ndim != 2 or array.dtype.kind not in "biuf":
+        raise ArgumentError(
+            f"a sequence given as an array must be numbers [n, d]. Got {array.dtype} {array.shape}"
+        )
+    return [{str(k): float(row[k]) for k in np.flatnonzero(row)} for row in array]
+
+
+def _pairs(position: Position, sequence: int) -> Any:
+    if isinstance(position, str):
+        raise ArgumentError(
+            "a position must be a list of names of features, or a mapping to their values. "
+            f"Got the string {position!r:.80} in sequence {sequence}"
+        )
+    if isinstance(position, Mapping):
+        return position.items()
+    return ((name, 1.0) for name in position)

@@ -1,0 +1,1 @@
+"""Scores of labels from sparse features of the input, and their gradient."""

@@ -1,0 +1,240 @@
+"""`fit_contexts`: context models from labelled sequences, by AdaGrad or L-BFGS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from inout._core.checks import at_least
+from inout._core.errors import ArgumentError
+from inout.contexts.model import ContextModel, Settings, mean_context_lengths
+from inout.contexts.observations import Observations, Sequences
+from inout.kernels.contexts.arrays import Columns, Targets
+from inout.kernels.contexts.observations import cpu as observed
+from inout.kernels.contexts.op import Lattice, select
+from inout.learning.arguments import checked_number
+from inout.learning.context_batches import lbfgs
+
+Method = Literal["adagrad", "lbfgs"]
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What training tells about itself: how far it is, and how it goes."""
+
+    epoch: int
+    epochs: int
+    examples: int  # seen so far, in all
+    log_likelihood: float  # of the examples since the last report, on average
+    context_length: float  # of the same: how many labels contexts remember, on average by mass
+    missing: int  # how many of them had no path that spells their labels
+
+
+After = Callable[[Passed, ContextModel], None]
+
+
+def fit_contexts(
+    sequences: Sequences,
+    tags: Sequence[Sequence[str]],
+    *,
+    order: int = 4,
+    size: int = 10,
+    memory: int | str | None = "order",
+    beam: bool = False,
+    learn_escape: bool = False,
+    shorter: bool = True,
+    end: bool = False,
+    method: Method = "adagrad",
+    epochs: int = 5,
+    step: float = 0.2,
+    delta: float = 1e-4,
+    l2: float = 0.0,
+    generator: torch.Generator | None = None,
+    every: int | None = None,
+    after: After | None = None,
+) -> ContextModel:
+    """The model that maximises Σ log p(tags | sequence), contexts being selected on the way.
+
+    A sequence is a list of positions, each a mapping from features to values or a list of
+    features; or an array [n, d]. `order`, `size`, `memory` ("order": as much as n-grams of this
+    order need), `beam`, `shorter` and `end` are those of `Settings`.
+
+    "adagrad": for each sequence, in an order drawn from `generator` for each of the `epochs`,
+    contexts are selected and one step is made along the gradient: the features of the tags minus
+    those expected. "lbfgs": in each epoch contexts are selected for all sequences, then all
+    weights are optimised with these contexts, less l2/2 · |weights|².
+
+    In a beam nothing has probability unless it is in the beam. Tags that fall out of it still
+    count with all their features, as usual; with `learn_escape` they go into ⋆…⋆ instead, at a
+    cost that is learned.
+
+    `after` is called after `every` examples (by default once an epoch) with what happened and
+    the model so far, whose weights go on changing.
+
+    Time for an epoch: O(positions · size · labels).
+
+    >>> model = fit_contexts([[["round"], ["dark"]]] * 3, [["sun", "moon"]] * 3, order=2)
+    >>> model.tag([[["round"], ["dark"], ["round"]]])[0].labels
+    ['sun', 'moon', 'sun']
+
+    Steinhardt & Liang (2015), section 5.
+    """
+    if len(sequences) != len(tags):
+        raise ArgumentError(f"tags must be {len(sequences)}, as sequences. Got {len(tags)}")
+    if not len(sequences):
+        raise ArgumentError("sequences must be at least one. Got none")
+    for number, (sequence, own) in enumerate(zip(sequences, tags, strict=True)):
+        if len(sequence) != len(own):
+            raise ArgumentError(
+                f"a sequence must have a tag for each position: number {number} has "
+                f"{len(sequence)} positions and {len(own)} tags"
+            )
+    if method not in ("adagrad", "lbfgs"):
+        raise ArgumentError(f"method must be adagrad or lbfgs. Got {method!r:.80}")
+    bound = (None if beam else max(order - 1, 1)) if memory == "order" else memory
+    if isinstance(bound, str):
+        raise ArgumentError(f"memory must be a number, None or 'order'. Got {memory!r:.80}")
+    settings = Settings(order, size, bound, beam, shorter, end)
+    names: dict[str, int] = {}
+    seen = Observations.of(sequences, names, grow=True)
+    labels = sorted({label for one in tags for label in one})
+    model = ContextModel.untrained(labels, list(names), settings)
+    if learn_escape:
+        model = replace(model, escape=0.0)
+    training = Training(
+        model,
+        seen,
+        model.targets(tags),
+        learn_escape,
+        at_least("epochs", epochs, 0),
+        generator or torch.Generator().manual_seed(0),
+        len(sequences) if every is None else at_least("every", every, 1),
+        after,
+    )
+    l2 = checked_number("l2", l2, 0.0)
+    if method == "adagrad":
+        if l2:
+            raise ArgumentError(f"l2 is for lbfgs. Got {l2}")
+        step = checked_number("step", step, 0.0, above=True)
+        return training.adagrad(step, checked_number("delta", delta, 0.0, above=True))
+    return lbfgs(training, l2)
+
+
+@dataclass(eq=False)
+class Training:
+    """A model in training, the data, and what was seen since the last report."""
+
+    model: ContextModel
+    seen: Observations
+    targets: Targets
+    learn_escape: bool
+    epochs: int
+    generator: torch.Generator
+    every: int
+    after: After | None
+    examples: int = 0
+    _likelihood: float = 0.0
+    _length: float = 0.0
+    _since: int = 0
+    _missing: int = 0
+
+    def adagrad(self, step: float, delta: float) -> ContextModel:
+        """One step for each example."""
+        model, seen = self.model, self.seen
+        weights, histories = model.emission, model.histories
+        gradient, squares = np.zeros_like(weights), np.zeros_like(weights)
+        escape_square = 0.0
+        columns: dict[int, Columns] = {}
+        for epoch in range(self.epochs):
+            for b in torch.randperm(len(seen.lengths), generator=self.generator).tolist():
+                first, length = int(seen.starts[b]), int(seen.lengths[b])
+                own = columns.get(length)
+                if own is None:
+                    own = columns[length] = model.columns(seen.lengths[b : b + 1])
+                emissions = np.empty((length, weights.shape[1]))
+                observed.scores(seen.offsets, seen.indices, seen.values, first, weights, emissions)
+                target = self.target(b)
+                lattice, slopes, positions = self.slopes(own, emissions, target)
+                positions = positions[:, : weights.shape[1]]
+                observed.add_gradient(
+                    seen.offsets, seen.indices, seen.values, first, positions, gradient
+                )
+                observed.adagrad(
+                    seen.offsets, seen.indices, first, length, weights, gradient, squares, step,
+                    delta,
+                )  # fmt: skip
+                histories.adagrad(step, delta)
+                if self.learn_escape:
+                    slope = float(slopes[lattice.lens[lattice.edge_sources] == 0].sum())
+                    if slope:
+                        escape_square += slope * slope
+                        escape = model.escape + step * slope / (delta + np.sqrt(escape_square))
+                        self.model = model = replace(model, escape=escape)
+                self.report(epoch)
+        return self.model
+
+    def slopes(
+        self, columns: Columns, emissions: Vector, target: Targets
+    ) -> tuple[Lattice, Vector, Vector]:
+        """A lattice, the gradient in its edges, and that in the emissions.
+
+        The gradient in the weights of histories is added up where they are.
+        """
+        model = self.model
+        settings, histories = model.settings, model.histories
+
+        def chosen(size: int, **options: Any) -> Lattice:
+            return select(
+                columns, histories, emissions, size, memory=settings.memory, escape=model.escape,
+                anchored=settings.beam, grow=True, **options,
+            )  # fmt: skip
+
+        lattice = chosen(settings.size)
+        wanted = lattice.constrained(target)
+        likelihood = float(wanted.log_partition[0] - lattice.log_partition[0])
+        self.note(likelihood, float(mean_context_lengths(lattice)[0]))
+        slopes = wanted.posteriors - lattice.posteriors
+        histories.add_gradient(lattice, slopes)
+        positions = lattice.emission_counts(slopes)
+        if wanted.log_partition[0] == -np.inf:
+            alone = chosen(1, by="target", targets=target)
+            own = alone.constrained(target).posteriors
+            histories.add_gradient(alone, own)
+            positions += alone.emission_counts(own)
+        return lattice, slopes, positions
+
+    def target(self, b: int) -> Targets:
+        """The labels of one example."""
+        return self.targets.part(b, b + 1)
+
+    def note(self, likelihood: float, length: float) -> None:
+        """Add an example to the next report."""
+        self.examples += 1
+        self._since += 1
+        if likelihood == -np.inf:
+            self._missing += 1
+        else:
+            self._likelihood += likelihood
+        self._length += length
+
+    def report(self, epoch: int) -> None:
+        """Tell what happened, if it is time."""
+        if self.examples % self.every and self.examples % len(self.seen.lengths):
+            return
+        if self.after is not None and self._since:
+            found = max(self._since - self._missing, 1)
+            self.after(
+                Passed(
+                    epoch, self.epochs, self.examples, self._likelihood / found,
+                    self._length / self._since, self._missing,
+                ),
+                self.model,
+            )  # fmt: skip
+        self._likelihood = self._length = 0.0
+        self._since = self._missing = 0
