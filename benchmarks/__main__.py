@@ -1,4 +1,4 @@
-"""`python -m benchmarks list`, `python -m benchmarks run NAME [--quick] [--save]`."""
+"""`python -m benchmarks list`, `python -m benchmarks run NAME [--quick] [--save] [--seed N]`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def main() -> int:
     run.add_argument("name", choices=sorted(WORKLOADS))
     run.add_argument("--quick", action="store_true", help="less of everything; nothing is saved")
     run.add_argument("--save", action="store_true", help="save the results of a quick run too")
+    run.add_argument("--seed", type=int, default=0, help="of experiments that draw numbers")
     given = parser.parse_args()
     if given.command == "list":
         width = max(map(len, WORKLOADS))
@@ -28,7 +29,7 @@ def main() -> int:
             print(f"{workload.name.ljust(width)}  {workload.summary}")
         return 0
     try:
-        report = _run(WORKLOADS[given.name], given.quick)
+        report = _run(WORKLOADS[given.name], given.quick, given.seed)
     except DataMissingError as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 2
@@ -41,10 +42,12 @@ def main() -> int:
     return 0 if report.holds else 1
 
 
-def _run(workload: Workload, quick: bool) -> Report | None:
+def _run(workload: Workload, quick: bool, seed: int) -> Report | None:
     """The report, None if the numbers disagree: then nothing is timed."""
     machine = describe_machine(workload.single_thread)
-    stages = workload.load()
+    if workload.seeded:
+        machine["seed"] = seed
+    stages = workload.load(seed)
     _say(f"{workload.name}: preparing")
     state = stages.prepare(quick)
     _say(f"{workload.name}: checking")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -21,14 +22,16 @@ class Workload:
     summary: str
     module: str
     single_thread: bool = False
+    seeded: bool = False  # whether `prepare` takes a seed as well
 
-    def load(self) -> Stages:
+    def load(self, seed: int = 0) -> Stages:
         """The workload's functions, its libraries imported with the threads it asks for."""
         if self.single_thread:
             for variable in THREAD_VARIABLES:
                 os.environ[variable] = "1"
         module = import_module(f"benchmarks.{self.module}")
-        return Stages(module.prepare, module.check, module.measure)
+        prepare = partial(module.prepare, seed=seed) if self.seeded else module.prepare
+        return Stages(prepare, module.check, module.measure)
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,24 @@ WORKLOADS = {
             "latent",
             "latent-variable grammars of GENIA by EM and spectral learning: F1, time, speed",
             "latent",
+        ),
+        Workload(
+            "contexts-ocr",
+            "reified contexts and beams on handwritten words: precision and recall, speed",
+            "contexts_ocr",
+            single_thread=True,
+            seeded=True,
+        ),
+        Workload(
+            "contexts-decipher",
+            "reified contexts and beams on a substitution cipher: accuracy over EM iterations",
+            "contexts_decipher",
+            seeded=True,
+        ),
+        Workload(
+            "contexts-align",
+            "letters from phones with hidden alignments: contexts beside beams, error rates",
+            "contexts_align",
         ),
         Workload("rna", "RNA folding with the Pfold grammar: accuracy and speed", "rna"),
         Workload("gpu", "every dense family on an NVIDIA GPU; the bounds are for an H200", "gpu"),

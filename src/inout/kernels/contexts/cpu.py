@@ -106,70 +106,83 @@ def _collect(strings, lcs, node_offsets, sources, slot_nodes, order, following, 
 
 
 @njit(cache=True, nogil=True)
-def _find_rows(streams, table, num_weights, history, node, first, given, grow, found):
-    """The rows of weights that score the actions of a column after a context."""
+def _find_rows(streams, table, num_weights, history, nodes, first, given, grow, found):
+    """The rows of weights that score the actions of a column after each of some contexts."""
     symbols, places, widths, pairs, next_input, lengths, ranges, num_actions, deepest = streams
+    keys, values, row_starts, counts, stride = table
     depth = lengths.shape[1]
     for s in range(len(widths)):
-        has_row = False
-        for k in range(depth - 1, -1, -1):
-            f = s * depth + k
-            found[f] = -1
-            if not lengths[s, k] or places[s, first] < 0 or (deepest and has_row):
-                continue
-            place = history[node, f]
-            if next_input[s]:
-                place = child(table, place, ranges[s] + 2 + given + 1, grow)
-            found[f] = row(table, place, widths[s], num_weights, grow)
-            has_row |= found[f] >= 0
+        for slot in range(len(nodes)):
+            has_row = False
+            for k in range(depth - 1, -1, -1):
+                f = s * depth + k
+                found[slot, f] = -1
+                if not lengths[s, k] or places[s, first] < 0 or (deepest and has_row):
+                    continue
+                place = history[nodes[slot], f]
+                if next_input[s]:
+                    shown = ranges[s] + 2 + given + 1
+                    place = child(keys, values, row_starts, counts, stride, place, shown, grow)
+                found[slot, f] = row(row_starts, counts, place, widths[s], num_weights, grow)
+                has_row |= found[slot, f] >= 0
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _score(found, places, first, weights, scores):
-    """Add the rows that were found to the scores of the actions of a column."""
-    depth = len(found) // places.shape[0]
-    for f in range(len(found)):
-        if found[f] >= 0:
-            start = found[f] + places[f // depth, first]
-            own = weights[start : start + len(scores)]
-            for i in range(len(scores)):
-                scores[i] += own[i]
+def _score(found, nodes, lens, escape, given, places, first, size, weights, scores):
+    """The scores of the actions of a column after each of some contexts."""
+    depth = found.shape[1] // places.shape[0]
+    for slot in range(len(nodes)):
+        own = scores[slot * size : (slot + 1) * size]
+        base = escape if lens[nodes[slot]] == 0 else 0.0
+        if len(given):
+            for i in range(size):
+                own[i] = base + given[i]
+        else:
+            for i in range(size):
+                own[i] = base
+        for f in range(found.shape[1]):
+            if found[slot, f] >= 0:
+                start = found[slot, f] + places[f // depth, first]
+                weight = weights[start : start + size]
+                for i in range(size):
+                    own[i] += weight[i]
 
 
 @njit(cache=True, nogil=True)
 def score_edges(graph, places, weights, emissions, escape, lens, slots, edge_offsets, scores):
     """The scores of all edges of a lattice under other weights."""
-    first_actions, end_actions, emission_rows = graph
+    first_actions, end_actions, rows = graph
     slot_offsets, slot_nodes, slot_rows = slots
     for c in range(len(first_actions)):
         first = first_actions[c]
         size = end_actions[c] - first
-        for slot in range(slot_offsets[c], slot_offsets[c + 1]):
-            start = edge_offsets[c] + (slot - slot_offsets[c]) * size
-            own = scores[start : start + size]
-            own[:] = escape if lens[slot_nodes[slot]] == 0 else 0.0
-            if emission_rows[c] >= 0 and emissions.shape[0] > 0:
-                given = emissions[emission_rows[c], first : first + size]
-                for i in range(size):
-                    own[i] += given[i]
-            _score(slot_rows[slot], places, first, weights, own)
+        lo, hi = slot_offsets[c], slot_offsets[c + 1]
+        given = emissions.ravel()[0:0]
+        if rows[c] >= 0 and emissions.shape[0] > 0:
+            given = emissions[rows[c], first : first + size]
+        _score(
+            slot_rows[lo:hi], slot_nodes[lo:hi], lens, escape, given, places, first, size, weights,
+            scores[edge_offsets[c] : edge_offsets[c + 1]],
+        )  # fmt: skip
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _is_worse(values, ranks, a, b):
-    """Whether element a should be left out rather than b."""
-    return values[a] < values[b] or (values[a] == values[b] and ranks[a] > ranks[b])
+def _is_worse(values, size, a, b):
+    """Whether element a should be left out rather than b; of equal ones the later in order."""
+    if values[a] != values[b]:
+        return values[a] < values[b]
+    return a % size > b % size or (a % size == b % size and a > b)
 
 
 @njit(cache=True, nogil=True)
-def _sift(heap, size, values, ranks):
+def _sift(heap, count, values, size):
     """Put the root of a heap, whose worst element is to be at the root, into its place."""
     place = 0
     while True:
         worst, left = place, 2 * place + 1
-        if left < size and _is_worse(values, ranks, heap[left], heap[worst]):
+        if left < count and _is_worse(values, size, heap[left], heap[worst]):
             worst = left
-        if left + 1 < size and _is_worse(values, ranks, heap[left + 1], heap[worst]):
+        if left + 1 < count and _is_worse(values, size, heap[left + 1], heap[worst]):
             worst = left + 1
         if worst == place:
             return
@@ -178,29 +191,30 @@ def _sift(heap, size, values, ranks):
 
 
 @njit(cache=True, nogil=True)
-def _choose(values, ranks, allowed, num_actions, size, heap, active):
-    """Mark the `size` elements with the largest values above -inf; returns how many are new."""
+def _choose(values, allowed, size, wanted, heap, active):
+    """Mark the `wanted` elements with the largest values above -inf; returns how many are new."""
     count = 0
     for k in range(len(allowed)):
         if not allowed[k]:
             continue
-        for e in range(k * num_actions, (k + 1) * num_actions):
-            if values[e] == -np.inf:
-                continue
-            if count < size:
-                # Sift up.
+        for e in range(k * size, (k + 1) * size):
+            if count == wanted:
+                # Most elements are left out by this comparison alone.
+                if count == 0 or values[e] < values[heap[0]]:
+                    continue
+                if _is_worse(values, size, heap[0], e):
+                    heap[0] = e
+                    _sift(heap, count, values, size)
+            elif values[e] > -np.inf:
                 place = count
                 count += 1
                 while place > 0:
                     above = (place - 1) // 2
-                    if not _is_worse(values, ranks, e, heap[above]):
+                    if not _is_worse(values, size, e, heap[above]):
                         break
                     heap[place] = heap[above]
                     place = above
                 heap[place] = e
-            elif size > 0 and values[e] >= values[heap[0]] and _is_worse(values, ranks, heap[0], e):
-                heap[0] = e
-                _sift(heap, size, values, ranks)
     added = 0
     for place in range(count):
         if not active[heap[place]]:
@@ -267,8 +281,8 @@ def _merge(
             into[e] = stack[0, height - 1]
 
 
-@njit(cache=True, nogil=True)
-def _add_forward(values, into, base, count, forward, largest):
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _add_forward(values, into, base, count, forward, largest, shares):
     """forward[v] = log Σ exp(values) of the elements that go into context v."""
     for v in range(count):
         largest[v] = -np.inf
@@ -276,64 +290,57 @@ def _add_forward(values, into, base, count, forward, largest):
     for e in range(len(values)):
         v = into[e] - base
         largest[v] = max(largest[v], values[e])
+    for v in range(count):
+        if largest[v] == -np.inf:
+            largest[v] = 0.0
     for e in range(len(values)):
-        v = into[e] - base
-        if values[e] > -np.inf:
-            forward[base + v] += exp_below(values[e] - largest[v])
+        shares[e] = values[e] - largest[into[e] - base]
+    for e in range(len(values)):
+        shares[e] = exp_below(shares[e])
+    for e in range(len(values)):
+        forward[into[e]] += shares[e]
     for v in range(base, base + count):
         forward[v] = np.log(forward[v]) + largest[v - base] if forward[v] > 0 else -np.inf
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _symbol(streams, s, action, given):
-    """What stream s shows of an action, -1: nothing."""
-    symbols, places, widths, pairs, next_input, lengths, ranges, num_actions, deepest = streams
-    shown = symbols[s, action]
-    if shown >= 0 and pairs[s]:
-        shown += num_actions * (given + 1)
-    return shown
-
-
 @njit(cache=True, nogil=True)
-def _extend(streams, table, s, before, shown, grow, after):
-    """The histories of stream s after one more symbol; `before` and `after` may be one array."""
-    depth = len(after)
-    for k in range(depth - 1, 0, -1):
-        after[k] = child(table, before[k - 1], shown, grow)
-    after[0] = before[0]
-
-
-@njit(cache=True, nogil=True)
-def _remember(streams, table, stars, strings, inputs, node, history, is_cut, walked, grow):
-    """The histories of a new context."""
+def _remember(streams, table, stars, strings, inputs, first, last, history, memory, walked, grow):
+    """The histories of new contexts first to last, which differ from ⋆…⋆."""
+    shows, places, widths, pairs, next_input, lengths, ranges, num_actions, deepest = streams
+    keys, values, row_starts, counts, stride = table
     parents, symbols, lens, columns, top = strings
-    shows = streams[0]
     depth = stars.shape[1]
     for s in range(stars.shape[0]):
-        own = history[node, s * depth : (s + 1) * depth]
         silent = False
-        if is_cut:
-            for a in range(shows.shape[1]):
-                silent |= shows[s, a] < 0
-        if is_cut and silent:
-            # What is forgotten may still be among the last symbols of this stream: begin anew.
-            own[:] = stars[s]
+        for a in range(shows.shape[1]):
+            silent |= shows[s, a] < 0
+        own = s * depth
+        for node in range(first, last):
+            source, length = parents[node], 1
+            if silent and lens[source] + 1 > memory:
+                # What is forgotten may still be among the last symbols of this stream: begin anew.
+                length = lens[node]
+                for k in range(depth):
+                    history[node, own + k] = stars[s, k]
+            else:
+                for k in range(depth):
+                    history[node, own + k] = history[source, own + k]
             v = node
-            for k in range(lens[node]):
+            for k in range(length):
                 walked[k] = v
                 v = parents[v]
-            for k in range(lens[node] - 1, -1, -1):
-                v = walked[k]
-                shown = _symbol(streams, s, symbols[v], inputs[columns[v]])
-                if shown >= 0:
-                    _extend(streams, table, s, own, shown, grow, own)
-        else:
-            before = history[parents[node], s * depth : (s + 1) * depth]
-            shown = _symbol(streams, s, symbols[node], inputs[columns[node]])
-            if shown >= 0:
-                _extend(streams, table, s, before, shown, grow, own)
-            else:
-                own[:] = before
+            for step in range(length - 1, -1, -1):
+                v = walked[step]
+                shown = shows[s, symbols[v]]
+                if shown < 0:
+                    continue
+                if pairs[s]:
+                    shown += num_actions * (inputs[columns[v]] + 1)
+                for k in range(depth - 1, 0, -1):
+                    history[node, own + k] = child(
+                        keys, values, row_starts, counts, stride, history[node, own + k - 1], shown,
+                        grow,
+                    )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
@@ -413,12 +420,12 @@ def select(
     values = np.empty(most_elements, np.float64)
     aimed = np.empty(most_elements if by != BY_MODEL else 0, np.float64)
     class_aims = np.empty((most_slots if by != BY_MODEL else 0, aims.shape[1]), np.float64)
-    ranks = np.empty(most_elements, np.int32)
     active = np.empty(most_elements, np.bool_)
     into = np.empty(most_elements, np.int32)
     heap = np.empty(most_elements + 1, np.int32)
     stack = np.empty((2, most_elements + 2), np.int32)
     largest = np.empty(most_elements + 1, np.float64)
+    shares = np.empty(most_elements, np.float64)
     walked = np.empty(len(sizes) + 1, np.int32)
 
     num_nodes, num_slots, num_edges = 0, 0, 0
@@ -463,42 +470,35 @@ def select(
                 class_lcs[num_classes - 1] = following[place]
             class_starts[num_classes] = count
 
-            own_scores = scores[num_edges : num_edges + count * size]
+            own_nodes = own_nodes[:count]
             for slot in range(count):
-                v = own_nodes[slot]
-                slot_forward[slot] = forward[v]
-                own = own_scores[slot * size : (slot + 1) * size]
-                base = escape if lens[v] == 0 else 0.0
-                if rows[c] >= 0 and emissions.shape[0] > 0:
-                    given = emissions[rows[c], first : first + size]
-                    for i in range(size):
-                        own[i] = base + given[i]
-                else:
-                    for i in range(size):
-                        own[i] = base
-                found = slot_rows[num_slots + slot]
-                _find_rows(streams, table, len(weights), history, v, first, inputs[c], grow, found)
-                _score(found, places, first, weights, own)
+                slot_forward[slot] = forward[own_nodes[slot]]
+            found = slot_rows[num_slots : num_slots + count]
+            _find_rows(
+                streams, table, len(weights), history, own_nodes, first, inputs[c], grow, found
+            )
+            given = emissions.ravel()[0:0]
+            if rows[c] >= 0 and emissions.shape[0] > 0:
+                given = emissions[rows[c], first : first + size]
+            own_scores = scores[num_edges : num_edges + count * size]
+            _score(found, own_nodes, lens, escape, given, places, first, size, weights, own_scores)
 
             elements = num_classes * size
             own_values = values[:elements]
             _sum_classes(
                 own_scores, slot_forward, order, class_starts, num_classes, size, own_values
             )
-            for k in range(num_classes):
-                for i in range(size):
-                    ranks[k * size + i] = i * num_classes + k
-                    active[k * size + i] = False
+            active[:elements] = False
             chosen = 0
             allowed = class_allowed[:num_classes]
             if by != BY_TARGET:
-                chosen += _choose(own_values, ranks, allowed, size, sizes[c], heap, active)
+                chosen += _choose(own_values, allowed, size, sizes[c], heap, active)
             if by != BY_MODEL:
                 _sum_targets(
                     target_symbols, first, size, string, own_nodes, order, class_starts,
                     num_classes, own_scores, aims, class_aims, aimed[:elements],
                 )  # fmt: skip
-                chosen += _choose(aimed, ranks, allowed, size, sizes[c], heap, active)
+                chosen += _choose(aimed, allowed, size, sizes[c], heap, active)
 
             base, new = num_nodes, chosen + 1
             last = base + new - 1
@@ -509,7 +509,7 @@ def select(
                 size, num_classes, class_lens, class_lcs, active, stack, base, new, strings, lcs,
                 own_into,
             )  # fmt: skip
-            _add_forward(own_values, own_into, base, new, forward, largest)
+            _add_forward(own_values, own_into, base, new, forward, largest, shares[:elements])
             for s in range(stars.shape[0]):
                 history[last, s * stars.shape[1] : (s + 1) * stars.shape[1]] = stars[s]
             for made in range(1, new):
@@ -518,8 +518,9 @@ def select(
                 source = own_nodes[order[class_starts[k]]]
                 parents[v], symbols[v], columns[v] = source, first + e % size, c
                 is_anchored[v] = class_anchored[k]
-                is_cut = lens[source] + 1 > memory
-                _remember(streams, table, stars, strings, inputs, v, history, is_cut, walked, grow)
+            _remember(
+                streams, table, stars, strings, inputs, base, last, history, memory, walked, grow
+            )
             if by != BY_MODEL:
                 aims[base : base + new] = -np.inf
                 _add_targets(

@@ -290,11 +290,14 @@ def select(
 def _checked_memory(memory: int | None, histories: Histories) -> int:
     if memory is None:
         return cpu.UNBOUNDED
-    depth = histories.streams.depth
-    silent = bool((histories.streams.symbols < 0).any())
-    if memory < 1 or (memory < depth and not silent):
+    streams = histories.streams
+    # Where a stream shows all actions, what is forgotten must not be among the last it shows.
+    lengths = np.where(streams.lengths, np.arange(streams.depth + 1), 0).max(1, initial=0)
+    silent = (streams.symbols < 0).any(1)
+    least = max(int(lengths[~silent].max(initial=0)), 1)
+    if memory < least:
         raise ArgumentError(
-            f"memory must be at least {max(depth, 1)}, as long as the longest history that has "
+            f"memory must be at least {least}, as long as the longest history that has "
             f"weights. Got {memory}"
         )
     return memory

@@ -62,7 +62,7 @@ class Histories:
             for k in range(streams.depth):
                 nodes[s, k + 1] = self._sure(
                     lambda s=s, k=k, place=place: _child(
-                        self._table, nodes[s, k], place + which, True
+                        *self._table, nodes[s, k], place + which, True
                     )
                 )
         return nodes

@@ -37,13 +37,13 @@ def reinsert(keys, values, new_keys, new_values):
 
 
 @njit(cache=True, nogil=True)
-def child(table, node, symbol, grow):
+def child(keys, values, row_starts, counts, stride, node, symbol, grow):
     """The node of a string with one symbol more, -1 if there is none; new if `grow`.
 
     Where the table has no room for it, counts[IS_FULL] is set: all is to be done again with a
-    larger one.
+    larger one. (The parts of the table come one by one: taking a tuple apart costs more than
+    all else here.)
     """
-    keys, values, row_starts, counts, stride = table
     if node < 0:
         return -1
     key = node * stride + symbol
@@ -65,9 +65,8 @@ def child(table, node, symbol, grow):
 
 
 @njit(cache=True, nogil=True)
-def row(table, node, width, num_weights, grow):
+def row(row_starts, counts, node, width, num_weights, grow):
     """Where the weights of a node begin, -1 if it has none; new ones if `grow`."""
-    keys, values, row_starts, counts, stride = table
     if node < 0:
         return -1
     start = row_starts[node]
@@ -85,18 +84,20 @@ def row(table, node, width, num_weights, grow):
 @njit(cache=True, nogil=True)
 def strings(table, firsts, lasts, symbols, nodes, grow):
     """The node of each of many strings; `nodes` holds the nodes to start from, and the result."""
+    keys, values, row_starts, counts, stride = table
     for s in range(len(firsts)):
         node = nodes[s]
         for k in range(firsts[s], lasts[s]):
-            node = child(table, node, symbols[k], grow)
+            node = child(keys, values, row_starts, counts, stride, node, symbols[k], grow)
         nodes[s] = node
 
 
 @njit(cache=True, nogil=True)
 def rows(table, nodes, width, num_weights, grow, starts):
     """Where the weights of many nodes begin."""
+    keys, values, row_starts, counts, stride = table
     for s in range(len(nodes)):
-        starts[s] = row(table, nodes[s], width, num_weights, grow)
+        starts[s] = row(row_starts, counts, nodes[s], width, num_weights, grow)
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})

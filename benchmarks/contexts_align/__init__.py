@@ -1,0 +1,189 @@
+"""Workload `contexts-align`: letters from phones with hidden alignments (figures 4 and 6)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import median
+
+from benchmarks.contexts_align.plain import enumerate_scores, log_sum
+from benchmarks.contexts_align.runs import Plan, Run, run_all
+from benchmarks.contexts_align.words import Word, words
+from benchmarks.report import RESULTS, Agreement, Figure
+from inout.learning.alignment import Strategy, fit_alignment
+from inout.viz.lines import line_chart
+
+SEED = 7
+NAMES: dict[Strategy, str] = {
+    "contexts": "contexts (RCMS)",
+    "forced": "forced decoding",
+    "hybrid": "beam, hybrid",
+    "target": "beam, by target",
+    "model": "beam, by model",
+}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """So many training words, by some strategies, in some orders of the data."""
+
+    name: str
+    train: Sequence[Word]
+    strategies: Sequence[Strategy]
+    orders: int
+    epochs: int
+    every: int
+    least: float
+
+    @property
+    def plans(self) -> list[Plan]:
+        """Those that take longest first."""
+        return [
+            Plan(strategy, seed, self.epochs, self.every, self.least)
+            for strategy in self.strategies
+            for seed in range(self.orders)
+        ]
+
+
+@dataclass(frozen=True)
+class State:
+    """The words, and what to do with them."""
+
+    quick: bool
+    small: Experiment
+    large: Experiment | None
+    test: Sequence[Word]
+
+
+def prepare(quick: bool) -> State:
+    """750 and 10,000 words of the training part (quick: 100), 250 of the test part."""
+    everyone: tuple[Strategy, ...] = ("forced", "contexts", "hybrid", "target", "model")
+    if quick:
+        few = Experiment("100 words", words("train", 100, SEED), everyone, 1, 2, 50, 1e-3)
+        return State(quick, few, None, words("test", 50, SEED))
+    # Rows for small gradients of 10,000 words would not fit into memory; for 750 they do.
+    return State(
+        quick,
+        Experiment("750 words", words("train", 750, SEED), everyone, 5, 5, 150, 1e-3),
+        Experiment("10,000 words", words("train", 10_000, SEED), everyone[:3], 2, 5, 5000, 1e-2),
+        words("test", 250, SEED),
+    )
+
+
+def check(state: State) -> Iterator[Agreement]:
+    """With every context kept: log Z, log p(letters) and the best spelling by enumeration."""
+    few = "aeln"
+    train = [
+        (word, phones)
+        for word, phones in words("train", 40_000, SEED)
+        if set(word) <= set(few) and len(word) <= 3 * len(phones)
+    ]
+    short = [(word, phones) for word, phones in train if len(phones) <= 2][:4]
+    model = fit_alignment(
+        [phones for _, phones in train], [word for word, _ in train], epochs=1, letters=few
+    )
+    exact = replace(model, settings=replace(model.settings, size=100_000))
+    off_z = off_p = off_best = 0.0
+    for word, phones in short:
+        every = list(enumerate_scores(exact, exact.numbered_inputs([phones])[0]))
+        log_z = log_sum([score for _, score in every])
+        lattice = exact.lattice(exact.columns(exact.numbered_inputs([phones])))
+        off_z = max(off_z, abs(float(lattice.log_partition[0]) - log_z))
+        letters = tuple(exact.numbered_outputs([word])[0])
+        own = log_sum([score for written, score in every if written == letters])
+        off_p = max(off_p, abs(float(exact.log_likelihood([phones], [word])[0]) - own + log_z))
+        best = max(score for _, score in every)
+        off_best = max(off_best, abs(float(lattice.best()[2][0]) - best))
+    about = f"of {len(short)} words over {few}"
+    yield Agreement(f"log Z {about}: enumeration", off_z, 1e-9)
+    yield Agreement(f"log p(letters) {about}: enumeration", off_p, 1e-9)
+    yield Agreement(f"score of the best path {about}: enumeration", off_best, 1e-9)
+
+
+def measure(state: State) -> Iterator[Figure]:
+    """Error rates of all strategies, then what must hold between them; plots."""
+    found: dict[str, list[Run]] = {}
+    for experiment in (state.small, state.large):
+        if experiment is not None:
+            runs = list(run_all(experiment.plans, experiment.train, state.test))
+            found[experiment.name] = runs
+            yield from _cells(experiment, runs)
+            yield from _bounds(state, experiment, runs)
+    if not state.quick:
+        _write(state, found)
+
+
+def _of(runs: Sequence[Run], strategy: Strategy) -> list[Run]:
+    return sorted(
+        (run for run in runs if run.plan.strategy == strategy), key=lambda run: run.plan.seed
+    )
+
+
+def _cells(experiment: Experiment, runs: Sequence[Run]) -> Iterator[Figure]:
+    """The row of each strategy: medians over the orders of the data."""
+    for strategy, shown in NAMES.items():
+        own = _of(runs, strategy)
+        if not own:
+            continue
+        errors = [100 * run.errors[-1] for run in own]
+        name = f"{experiment.name}, {shown}"
+        for column, value, unit in (
+            ("CER", median(errors), "%"),
+            ("lowest", min(errors), "%"),
+            ("highest", max(errors), "%"),
+            ("exact", median(100 * run.exact[-1] for run in own), "%"),
+            ("lost in pass 1", median(run.lost for run in own), "words"),
+            ("context length", median(run.lengths[-1] for run in own), "edges"),
+            ("weights", median(run.weights for run in own) / 1e6, "million"),
+            ("memory", max(run.bytes for run in own) / 2**30, "GiB"),
+            ("training", median(run.seconds for run in own), "s"),
+        ):
+            yield Figure(f"{name}: {column}", value, unit, cell=(name, f"{column}, {unit}"))
+
+
+def _bounds(state: State, experiment: Experiment, runs: Sequence[Run]) -> Iterator[Figure]:
+    """Contexts ahead of every beam, and at least level with forced decoding."""
+    ours = _of(runs, "contexts")
+    for strategy in experiment.strategies:
+        if strategy == "contexts":
+            continue
+        pairs = list(zip(_of(runs, strategy), ours, strict=True))
+        above = 100 * (
+            median(theirs.errors[-1] for theirs, _ in pairs)
+            - median(own.errors[-1] for _, own in pairs)
+        )
+        name = f"{experiment.name}: CER of {NAMES[strategy]} above contexts"
+        bound = None if state.quick else 0.0
+        yield Figure(name, above, "points", at_least=bound, repeats=len(pairs))
+        better = sum(theirs.errors[-1] > own.errors[-1] for theirs, own in pairs)
+        yield Figure(f"{name}: orders of the data", better, f"of {len(pairs)}")
+
+
+def _write(state: State, found: dict[str, list[Run]]) -> None:
+    """The curves as JSON and SVG (figure 4: errors and matches; figure 6: lengths)."""
+    curves = {name: [asdict(run) for run in runs] for name, runs in found.items()}
+    RESULTS.mkdir(exist_ok=True)
+    _save("curves.json", json.dumps(curves, indent=1) + "\n")
+    for name, runs in found.items():
+        short = name.replace(",", "").replace(" ", "-")
+        for what, up in (("errors", "character error rate"), ("exact", "words all right")):
+            _save(f"{what}-{short}.svg", _chart(f"Letters from phones, {name}", up, runs, what))
+        lengths = _chart(f"Mean context length, {name}", "edges", _of(runs, "contexts"), "lengths")
+        _save(f"lengths-{short}.svg", lengths)
+
+
+def _chart(title: str, up: str, runs: Sequence[Run], what: str) -> str:
+    """Medians, and the single orders of the data as thin lines."""
+    medians, single = {}, {}
+    for strategy, name in NAMES.items():
+        own = _of(runs, strategy)
+        if own:
+            columns = zip(*(getattr(run, what) for run in own), strict=True)
+            medians[name] = list(zip(own[0].seen, map(median, columns), strict=True))
+            single[name] = [list(zip(run.seen, getattr(run, what), strict=True)) for run in own]
+    return line_chart(medians, title=title, across="training examples seen", up=up, faint=single)
+
+
+def _save(name: str, text: str) -> None:
+    (RESULTS / f"contexts-align-{name}").write_text(text, encoding="utf-8")
