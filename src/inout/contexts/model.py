@@ -9,14 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
+from torch import Tensor
 
 from inout._core.errors import ArgumentError, FileError
 from inout._core.lazy import lazy_property
-from inout.contexts.observations import Observations, Sequences
+from inout.contexts.chain import ContextChain
+from inout.contexts.observations import Observations, Position, Sequences
+from inout.contexts.refinement import Refined, refined
 from inout.io.files import read_bytes, write_bytes
 from inout.kernels.contexts.arrays import Columns, Streams, Targets
 from inout.kernels.contexts.histories import Histories
@@ -229,6 +233,98 @@ class ContextModel:
         return np.asarray(
             lattice.constrained(self.targets(tags)).log_partition - lattice.log_partition
         )
+
+    def chain(self, sequences: Sequences, emissions: Tensor | None = None) -> ContextChain:
+        """The distribution over the labels of sequences [b], the selected contexts being fixed.
+
+        For all questions that the model itself has no answer to, with derivatives: samples, k
+        best, entropy, moments, … `emissions` [p s] are scores of the labels of all positions, one
+        sequence after the other, in place of those of the model: the output of a network, say,
+        which log Z is then differentiable in.
+        """
+        seen = self.observe(sequences)
+        if emissions is None:
+            return ContextChain.from_lattice(self.select(seen))
+        wanted = (int(seen.starts[-1]), len(self.labels))
+        if tuple(emissions.shape) != wanted:
+            raise ArgumentError(f"emissions must be {list(wanted)}. Got {list(emissions.shape)}")
+        settings = self.settings
+        columns = self.columns(seen.lengths)
+        lattice = select(
+            columns, self.histories, emissions.detach().cpu().double().numpy(), settings.size,
+            memory=settings.memory, escape=self.escape, anchored=settings.beam,
+        )  # fmt: skip
+        fixed = lattice.reweighted(self.histories, self.histories.weights, None, self.escape)
+        rows = np.repeat(columns.emission_rows, np.diff(lattice.edge_offsets))
+        actions = lattice.actions(np.arange(len(lattice.scores)))
+        places = torch.from_numpy(np.where(rows >= 0, rows * len(self.labels) + actions, 0))
+        own = emissions.reshape(-1)[places.to(emissions.device)]
+        own = own.where(torch.from_numpy(rows >= 0).to(emissions.device), 0.0)
+        return ContextChain.from_lattice(
+            lattice, own + torch.from_numpy(fixed.scores).to(own.device, own.dtype)
+        )
+
+    def contexts(self, sequence: Sequence[Position]) -> list[dict[str, float]]:
+        """The contexts that each position follows, as text, with the probability of each.
+
+        Labels of one letter stand side by side, longer ones with blanks; ⋆ for all that a context
+        does not remember.
+        """
+        lattice = self.select(self.observe([sequence]))
+        between = "" if max(map(len, self.labels)) == 1 else " "
+        found = []
+        for c in range(len(sequence)):
+            own: dict[str, float] = {}
+            for v in range(lattice.node_offsets[c], lattice.node_offsets[c + 1]):
+                names = [self.labels[y] for y in lattice.string(v)]
+                star = [] if lattice.is_anchored[v] else ["⋆"]
+                own[between.join([*star, *names])] = float(lattice.mass[v])
+            found.append(own)
+        return found
+
+    def expected_features(self, sequences: Sequences) -> dict[tuple[str, ...], float]:
+        """How often each feature is expected, over all sequences; those never seen are left out.
+
+        A feature is ("x", name, label), ("y", *labels with ⋆ and ^ for the beginning, label) or
+        ("escape",).
+        """
+        seen = self.observe(sequences)
+        lattice = self.select(seen)
+        edges = lattice.posteriors
+        positions = lattice.emission_counts(edges)
+        counts = np.zeros_like(self.emission)
+        own = np.ascontiguousarray(positions[:, : len(self.labels)])
+        observed.add_gradient(seen.offsets, seen.indices, seen.values, 0, own, counts)
+        found: dict[tuple[str, ...], float] = {}
+        for d, y in np.argwhere(counts):
+            found["x", self.features[d], self.labels[y]] = float(counts[d, y])
+        names = dict(enumerate(self.labels)) | {Histories.BEGIN: "^", Histories.STAR: "⋆"}
+        names[len(self.labels)] = "$"
+        weights = self.histories.counts(lattice, edges)
+        for _, symbols, _, place in self.histories.items():
+            history = ("y", *(names[symbol] for symbol in symbols))
+            for y in np.flatnonzero(weights[place]):
+                found[*history, names[int(y)]] = float(weights[place.start + y])
+        if escaped := float(edges[lattice.lens[lattice.edge_sources] == 0].sum()):
+            found["escape",] = escaped
+        return found
+
+    def refined(
+        self,
+        sequences: Sequences,
+        *,
+        size: int = 4,
+        most: int = 256,
+        tolerance: float = 0.01,
+        passes: int = 8,
+    ) -> Refined:
+        """Contexts selected in several passes: see `inout.contexts.refined`."""
+        seen = self.observe(sequences)
+        columns = self.columns(seen.lengths).size
+        return refined(
+            lambda sizes: self.select(seen, sizes), columns, self.settings.memory,
+            size=size, most=most, tolerance=tolerance, passes=passes,
+        )  # fmt: skip
 
     def describe(self) -> str:
         """The model in a few words."""

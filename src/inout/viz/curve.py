@@ -42,14 +42,14 @@ def curve(values: Sequence[float], across: str, up: str) -> str:
     low, high = min(values), max(values)
     places = [_place(step, value, values) for step, value in enumerate(values)]
     marks = []
-    for value in _ticks(low, high):
+    for value in ticks(low, high):
         _, y = _place(0, value, values)
         marks.append(
             f'<path class="io-faint" d="M{_LEFT},{y:.1f}H{_RIGHT}" stroke-opacity="0.3"/>'
             f'<text class="io-note" style="text-anchor:end" x="{_LEFT - 8}" y="{y:.1f}">'
             f"{value:,.10g}</text>"
         )
-    for step in _ticks(0, len(values) - 1):
+    for step in ticks(0, len(values) - 1):
         if step == int(step):
             x, _ = places[int(step)]
             marks.append(_note(x, _BOTTOM + 15, f"{step:g}"))
@@ -93,14 +93,16 @@ def _thinned(values: Sequence[float], most: int) -> list[float]:
     return [values[round(last * column / max(most - 1, 1))] for column in range(most)]
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def ticks(low: float, high: float) -> list[float]:
     """Round numbers between two, three to eight of them; one where there is nothing between.
 
-    >>> _ticks(-9.7, -3.2), _ticks(0, 32)
+    >>> ticks(-9.7, -3.2), ticks(0, 32)
     ([-9.0, -8.0, -7.0, -6.0, -5.0, -4.0], [0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0])
     """
     if not high > low:
         return [low]
     power = 10.0 ** math.floor(math.log10((high - low) / 4))
     step = max(power * m for m in (1, 2, 5) if power * m <= (high - low) / 4)
-    return [k * step for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    # Ends that are round themselves count, though division may just miss them.
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [k * step for k in range(first, last + 1)]

@@ -15,22 +15,22 @@ _DARK = (
 )
 
 
-def _themes(scope: str) -> str:
+def themes(scope: str, light: str = _LIGHT, dark: str = _DARK) -> str:
     """Colours for a class: what the system prefers, unless the page around it says otherwise."""
     light_pages = ('[data-jp-theme-light="true"]', ".vscode-light", '[data-theme="light"]')
     dark_pages = ('[data-jp-theme-light="false"]', ".vscode-dark", '[data-theme="dark"]')
     return "\n".join(
         (
-            f"{scope}{{{_LIGHT}}}",
-            f"@media (prefers-color-scheme:dark){{{scope}{{{_DARK}}}}}",
-            ",".join(f"{page} {scope}" for page in light_pages) + f"{{{_LIGHT}}}",
-            ",".join(f"{page} {scope}" for page in dark_pages) + f"{{{_DARK}}}",
+            f"{scope}{{{light}}}",
+            f"@media (prefers-color-scheme:dark){{{scope}{{{dark}}}}}",
+            ",".join(f"{page} {scope}" for page in light_pages) + f"{{{light}}}",
+            ",".join(f"{page} {scope}" for page in dark_pages) + f"{{{dark}}}",
         )
     )
 
 
 SVG_CSS = f"""\
-{_themes(".inout-svg")}
+{themes(".inout-svg")}
 .inout-svg{{color-scheme:light dark}}
 .inout-svg text{{font-family:{FONT};font-size:14px;fill:var(--io-ink);text-anchor:middle;\
 dominant-baseline:central}}
@@ -57,7 +57,7 @@ stroke:var(--io-paper);stroke-width:3px;paint-order:stroke}}
 """
 
 HTML_CSS = f"""\
-{_themes(".inout")}
+{themes(".inout")}
 .inout{{font:15px/1.5 {FONT};color:var(--io-ink);background:var(--io-paper)}}
 .inout h1{{font-size:1.75em;line-height:1.2;margin:0 0 .3em;font-weight:650}}
 .inout h2{{font-size:1.2em;margin:2.2em 0 .6em;padding-bottom:.25em;font-weight:650;\

@@ -24,6 +24,9 @@ class Columns:
     A chain of n positions has n+1 columns. Where features look at the input, inputs[c] is what is
     read on the way into column c (-1: nothing); emission_rows[c] is the row of the matrix of
     emission scores that is added to the scores of these actions (-1: none).
+
+    Contexts are compared by their actions alone. So where a stream shows pairs of input and
+    action, all paths into a column with the same last actions must have read the same inputs.
     """
 
     firsts: Numbers  # [b+1]: the columns of example b are firsts[b] to firsts[b+1]

@@ -35,7 +35,7 @@ def grow_rows(graph, streams, table, num_weights, strings, slots, edge_weights, 
     """
     first_actions, end_actions, inputs = graph
     shows, places, widths, pairs, next_input, lengths, ranges, num_actions, deepest = streams
-    counts = table[3]
+    keys, values, row_starts, counts, stride = table
     is_anchored = strings[3]
     slot_offsets, slot_nodes, slot_rows, edge_offsets = slots
     depth = lengths.shape[1]
@@ -63,9 +63,13 @@ def grow_rows(graph, streams, table, num_weights, strings, slots, edge_weights, 
                     before = ranges[s] + (0 if is_anchored[slot_nodes[slot]] else 1)
                     node = s
                     for i in range(k - 1, -1, -1):
-                        node = child(table, node, latest[i] if i < count else before, True)
+                        shown = latest[i] if i < count else before
+                        node = child(keys, values, row_starts, counts, stride, node, shown, True)
                     if next_input[s]:
-                        node = child(table, node, ranges[s] + 2 + inputs[c] + 1, True)
-                    slot_rows[slot, s * depth + k] = row(table, node, widths[s], num_weights, True)
+                        shown = ranges[s] + 2 + inputs[c] + 1
+                        node = child(keys, values, row_starts, counts, stride, node, shown, True)
+                    slot_rows[slot, s * depth + k] = row(
+                        row_starts, counts, node, widths[s], num_weights, True
+                    )
                     if counts[IS_FULL]:
                         return

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,15 +58,15 @@ class Histories:
         """The nodes of the strings of 0, 1, …, depth times one symbol: [s 1+d]."""
         streams = self.streams
         nodes = np.empty((len(streams.widths), streams.depth + 1), np.int32)
-        for s, place in enumerate(self._ranges):
+        for s, symbol in enumerate(self._ranges + which):
             nodes[s, 0] = s
             for k in range(streams.depth):
-                nodes[s, k + 1] = self._sure(
-                    lambda s=s, k=k, place=place: _child(
-                        *self._table, nodes[s, k], place + which, True
-                    )
-                )
+                grown = partial(self._child, nodes[s, k], symbol)
+                nodes[s, k + 1] = self._sure(grown)
         return nodes
+
+    def _child(self, node: int, symbol: int) -> int:
+        return int(_child(*self._table, node, symbol, True))
 
     @property
     def weights(self) -> Vector:
@@ -171,6 +172,26 @@ class Histories:
 
         self._sure(find)
         return starts
+
+    def items(self) -> Iterator[tuple[int, tuple[int, ...], int | None, slice]]:
+        """(stream, symbols, next input, place of the weights) of every history that has some.
+
+        Symbols are as `row` takes them.
+        """
+        roots = len(self.streams.widths)
+        found: list[tuple[int, tuple[int, ...], int | None]] = [(s, (), None) for s in range(roots)]
+        for key in self.to_arrays()["keys"].tolist():
+            stream, symbols, _ = found[key // self._stride]
+            symbol, own = key % self._stride, int(self._ranges[stream])
+            if symbol < own + 2:
+                shown = {own: self.BEGIN, own + 1: self.STAR}.get(symbol, symbol)
+                found.append((stream, (*symbols, shown), None))
+            else:
+                found.append((stream, symbols, symbol - own - 3))
+        for (stream, symbols, given), start in zip(found, self._row_starts.tolist(), strict=False):
+            if start >= 0:
+                width = int(self.streams.widths[stream])
+                yield stream, symbols, given, slice(start, start + width)
 
     def add_gradient(self, lattice: Lattice, edge_weights: Vector, scale: float = 1.0) -> None:
         """Add the weights of edges to the gradient, for the next step of `adagrad`."""

@@ -1,0 +1,309 @@
+"""`AlignmentModel`: an output and its alignment, predicted from an input; and its file."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
+
+from inout._core.checks import at_least
+from inout._core.errors import ArgumentError, FileError
+from inout._core.lazy import lazy_property
+from inout.contexts.alignment import Alignment
+from inout.contexts.alignment_actions import (
+    MOST_LETTERS,
+    alignment_columns,
+    alignment_of_actions,
+    alignment_streams,
+    letter_targets,
+)
+from inout.io.files import read_bytes, write_bytes
+from inout.kernels.contexts.arrays import Columns, Numbers, Targets
+from inout.kernels.contexts.histories import Histories
+from inout.kernels.contexts.op import By, Constrained, Lattice, select
+from inout.kernels.contexts.targets import best_given
+
+VERSION = 1
+CHUNK = 64  # inputs whose lattices are in memory at a time
+
+_KEY = "inout-alignment"
+_UNREADABLE = (SafetensorError, KeyError, TypeError, ValueError, RecursionError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlignmentSettings:
+    """How many contexts there are and what they remember, and which alignments there are."""
+
+    size: int = 20
+    """Contexts of each column: of each number of letters of each symbol of the input."""
+
+    memory: int | None = None
+    """Most edges that a context remembers."""
+
+    beam: bool = False
+    """Beam search: only whole strings are remembered, and what falls off is lost."""
+
+    escape: float = 0.0
+    """Added to the score of what follows a context that remembers nothing; a beam's is -inf."""
+
+    most_letters: int = MOST_LETTERS
+    many_to_many: bool = False
+
+    def __post_init__(self) -> None:
+        at_least("size", self.size, 1)
+        at_least("most_letters", self.most_letters, 1)
+        if self.memory is not None:
+            at_least("memory", self.memory, 1)
+        if not self.escape < math.inf:
+            raise ArgumentError(f"escape must be finite or -inf. Got {self.escape}")
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The arguments of `alignment_columns`."""
+        return {"most_letters": self.most_letters, "many_to_many": self.many_to_many}
+
+    @property
+    def selection(self) -> dict[str, Any]:
+        """The arguments of `select`."""
+        escape = -math.inf if self.beam else self.escape
+        return {"memory": self.memory, "anchored": self.beam, "escape": escape}
+
+
+@dataclass(frozen=True)
+class AlignedOutput:
+    """An output with its best alignment; neither where a beam has lost all that there was."""
+
+    output: tuple[str, ...]
+    log_probability: float
+    """Of the output, all its alignments together."""
+
+    alignment: Alignment | None
+
+    @property
+    def probability(self) -> float:
+        """Of the output, all its alignments together."""
+        return math.exp(self.log_probability)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AlignmentModel:
+    """p(output, alignment | input) with contexts selected for each input by their mass.
+
+    The score of an alignment is the sum of weights of n-grams of letters and of groups of n
+    consecutive edges with their symbols of the input (Steinhardt & Liang 2015, section 4.2).
+    """
+
+    symbols: tuple[str, ...]
+    letters: tuple[str, ...]
+    histories: Histories
+    settings: AlignmentSettings
+
+    @staticmethod
+    def start(
+        symbols: Sequence[str],
+        letters: Sequence[str],
+        *,
+        order: int = 5,
+        only_longest: bool = False,
+        settings: AlignmentSettings | None = None,
+    ) -> AlignmentModel:
+        """A model with no weights yet, for n-grams up to `order` (or only of that order)."""
+        at_least("order", order, 1)
+        lengths = [order - 1] if only_longest else range(order)
+        streams = alignment_streams(len(symbols), len(letters), lengths, lengths)
+        return AlignmentModel(
+            tuple(symbols), tuple(letters), Histories(streams), settings or AlignmentSettings()
+        )
+
+    def __post_init__(self) -> None:
+        for name, values in (("symbols", self.symbols), ("letters", self.letters)):
+            if not values or len(set(values)) < len(values):
+                raise ArgumentError(f"{name} must be different strings. Got {values!r:.80}")
+
+    @lazy_property
+    def _symbol_numbers(self) -> dict[str, int]:
+        return {symbol: number for number, symbol in enumerate(self.symbols)}
+
+    @lazy_property
+    def _letter_numbers(self) -> dict[str, int]:
+        return {letter: number for number, letter in enumerate(self.letters)}
+
+    def numbered_inputs(self, inputs: Sequence[Sequence[str]]) -> list[list[int]]:
+        """The numbers of the symbols of inputs."""
+        return [_numbers("inputs", self._symbol_numbers, symbols) for symbols in inputs]
+
+    def numbered_outputs(self, outputs: Sequence[Sequence[str]]) -> list[list[int]]:
+        """The numbers of the letters of outputs."""
+        return [_numbers("outputs", self._letter_numbers, letters) for letters in outputs]
+
+    def columns(self, inputs: Sequence[Sequence[int]]) -> Columns:
+        """The columns of inputs, given as numbers."""
+        return alignment_columns(inputs, len(self.letters), **self.settings.columns)
+
+    def targets(self, outputs: Sequence[Sequence[str]]) -> Targets:
+        """Outputs as targets."""
+        return letter_targets(self.numbered_outputs(outputs), len(self.letters))
+
+    def lattice(
+        self,
+        columns: Columns,
+        *,
+        by: By = "model",
+        targets: Targets | None = None,
+        grow: bool = False,
+    ) -> Lattice:
+        """The lattice of contexts selected for inputs."""
+        return select(
+            columns,
+            self.histories,
+            None,
+            self.settings.size,
+            by=by,
+            targets=targets,
+            grow=grow,
+            **self.settings.selection,
+        )
+
+    def predict(self, inputs: Sequence[Sequence[str]]) -> list[AlignedOutput]:
+        """The output of the best alignment of each input."""
+        found: list[AlignedOutput] = []
+        for start in range(0, len(inputs), CHUNK):
+            own = inputs[start : start + CHUNK]
+            lattice = self.lattice(self.columns(self.numbered_inputs(own)))
+            alignments = list(self._alignments(own, lattice, lattice.best()))
+            outputs = [() if found is None else found.output for found in alignments]
+            constrained = lattice.constrained(self.targets(outputs))
+            found += _outputs(outputs, _differences(constrained, lattice), alignments)
+        return found
+
+    def align(
+        self, inputs: Sequence[Sequence[str]], outputs: Sequence[Sequence[str]]
+    ) -> list[AlignedOutput]:
+        """The best alignment of each input with a given output."""
+        _same_number(inputs, outputs)
+        found: list[AlignedOutput] = []
+        for start in range(0, len(inputs), CHUNK):
+            own = inputs[start : start + CHUNK]
+            given = [tuple(output) for output in outputs[start : start + CHUNK]]
+            lattice = self.lattice(self.columns(self.numbered_inputs(own)))
+            targets = self.targets(given)
+            constrained = lattice.constrained(targets)
+            alignments = list(self._alignments(own, lattice, best_given(lattice, targets)))
+            found += _outputs(given, _differences(constrained, lattice), alignments)
+        return found
+
+    def log_likelihood(
+        self, inputs: Sequence[Sequence[str]], outputs: Sequence[Sequence[str]]
+    ) -> Float[np.ndarray, " b"]:
+        """log p(output | input) of each pair; -inf where there is no alignment."""
+        _same_number(inputs, outputs)
+        found = []
+        for start in range(0, len(inputs), CHUNK):
+            end = start + CHUNK
+            lattice = self.lattice(self.columns(self.numbered_inputs(inputs[start:end])))
+            constrained = lattice.constrained(self.targets(outputs[start:end]))
+            found.append(_differences(constrained, lattice))
+        return np.concatenate(found) if found else np.zeros(0)
+
+    def _alignments(
+        self,
+        inputs: Sequence[Sequence[str]],
+        lattice: Lattice,
+        best: tuple[Numbers, Numbers, Any],
+    ) -> Iterator[Alignment | None]:
+        edges, offsets, _ = best
+        actions = lattice.actions(edges).tolist()
+        for symbols, (start, end) in zip(inputs, pairwise(offsets), strict=True):
+            path = actions[start:end]
+            yield alignment_of_actions(path, symbols, self.letters) if path else None
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as safetensors, whole or not at all."""
+        lengths = self.histories.streams.lengths
+        settings = asdict(self.settings)
+        if settings["escape"] == -math.inf:
+            settings["escape"] = None  # no number of JSON
+        content = {
+            "version": VERSION,
+            "symbols": list(self.symbols),
+            "letters": list(self.letters),
+            "lengths": [np.flatnonzero(used).tolist() for used in lengths],
+            "settings": settings,
+        }
+        arrays = self.histories.to_arrays()
+        write_bytes(path, save_arrays(arrays, {_KEY: json.dumps(content)}))
+
+    @staticmethod
+    def load(path: str | Path) -> AlignmentModel:
+        """The model in a file that `save` wrote; `FileError` for any other file."""
+        data = read_bytes(path)
+        try:
+            arrays = load_arrays(data)
+            header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+            content = json.loads(header["__metadata__"][_KEY])
+            version = content["version"]
+        except _UNREADABLE as error:
+            raise FileError(
+                f"{path}: this is no alignment model of inout, or it is damaged. {error}"
+            ) from error
+        if version != VERSION:
+            raise FileError(
+                f"{path}: the model has version {version!r:.80}; this inout reads {VERSION}"
+            )
+        try:
+            symbols, letters = tuple(content["symbols"]), tuple(content["letters"])
+            streams = alignment_streams(len(symbols), len(letters), *content["lengths"])
+            settings = content["settings"]
+            if settings["escape"] is None:
+                settings["escape"] = -math.inf
+            histories = Histories.from_arrays(streams, arrays)
+            return AlignmentModel(symbols, letters, histories, AlignmentSettings(**settings))
+        except _UNREADABLE as error:
+            raise FileError(f"{path}: the alignment model is damaged. {error}") from error
+
+    def __repr__(self) -> str:
+        return (
+            f"AlignmentModel({len(self.symbols)} symbols, {len(self.letters)} letters, "
+            f"{len(self.histories.weights)} weights)"
+        )
+
+
+def _numbers(name: str, numbers: dict[str, int], strings: Sequence[str]) -> list[int]:
+    try:
+        return [numbers[string] for string in strings]
+    except KeyError as error:
+        known = ", ".join(sorted(numbers))
+        raise ArgumentError(f"{name} must be of {known:.200}. Got {error}") from None
+
+
+def _same_number(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    if len(inputs) != len(outputs):
+        raise ArgumentError(
+            f"inputs and outputs must be as many. Got {len(inputs)} and {len(outputs)}"
+        )
+
+
+def _differences(constrained: Constrained, lattice: Lattice) -> Float[np.ndarray, " b"]:
+    """log p of the targets; -inf where a beam has lost everything."""
+    part, whole = constrained.log_partition, lattice.log_partition
+    possible = part > -np.inf
+    return np.where(possible, part - np.where(possible, whole, 0.0), -np.inf)
+
+
+def _outputs(
+    outputs: Sequence[tuple[str, ...]],
+    log_probabilities: Float[np.ndarray, " b"],
+    alignments: Sequence[Alignment | None],
+) -> Iterator[AlignedOutput]:
+    for output, value, alignment in zip(outputs, log_probabilities, alignments, strict=True):
+        yield AlignedOutput(output, float(value), alignment)

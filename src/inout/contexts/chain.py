@@ -1,0 +1,404 @@
+"""`ContextChain`: distributions over labellings where every label follows a context."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Inexact, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from inout._core.checks import at_least
+from inout._core.errors import ArgumentError, ForestError
+from inout.contexts.chain_lattice import ChainEdges, ChainLattice
+from inout.contexts.context_set import Context, ContextSet
+from inout.distributions.arguments import (
+    broadcasts,
+    checked_lengths,
+    is_integer,
+    of_one_dtype,
+    random_seed,
+    refuse_bad_values,
+    refuse_non_floats,
+)
+from inout.distributions.base import Potentials, StructuredDistribution
+from inout.forest import Forest
+from inout.kernels import kbest as best_kernel
+from inout.kernels import sampling as sampling_kernel
+from inout.kernels.contexts.op import Lattice
+from inout.kernels.forest import op
+from inout.kernels.forest.generating.op import generating_function
+from inout.kernels.tiers import choose_tier
+from inout.series import Lanes
+
+NAME = "log_potentials"
+Score = Callable[[int, Context, int], float | Tensor]
+
+
+class ContextChain(StructuredDistribution):
+    """Labels of a sequence, each scored after what its context remembers of those before it.
+
+    `log_potentials` [*b n c s]: entry [i, k, y] is the score of label y at position i after
+    context number k. `successors` [*b n c s], or a shape that expands to it: the number of the
+    context that position i+1 follows then. The first label follows context 0, the beginning. So
+    the labels decide the contexts, and p(y) is proportional to exp Σ_i score_i(c_{i-1}, y_i).
+
+    Padding, which never influences anything, whatever it holds: positions beyond `lengths` [*b],
+    contexts that no labels lead to, and successors of the last label. -inf is allowed. Events are
+    labels [*b n], of which those beyond an element's length do not count.
+
+    Everything is computed on the lattice of contexts, as a forest with an edge for each possible
+    (position, context, label): log Z and its gradient cost O(b n c s). Potentials in half
+    precision are computed in float32; `tier="reference"` runs plain torch code.
+
+    >>> import torch
+    >>> a, b = 0, 1
+    >>> sets = [ContextSet([(None,), (a,)])]  # of the first label: whether it is an a
+    >>> chain = ContextChain.from_sets(sets, lambda i, c, y: 2.0 * (c == (a,) and y == b), labels=2)
+    >>> chain.mode
+    tensor([0, 1])
+    >>> chain.label_marginals()[0]  # (1 + e²) to 2
+    tensor([0.8075, 0.1925], dtype=torch.float64)
+
+    Steinhardt & Liang, "Reified context models" (2015), equations 2 and 3.
+    """
+
+    def __init__(
+        self,
+        log_potentials: Float[Tensor, "*b n c s"],
+        successors: Int[Tensor, "*#b #n c s"],
+        lengths: Int[Tensor, "*b"] | None = None,
+        *,
+        tier: str | None = None,
+    ) -> None:
+        shape = log_potentials.shape
+        if len(shape) < 3 or 0 in shape[-2:]:
+            raise ArgumentError(
+                f"log_potentials must be [*b n c s] with at least one context and one label. "
+                f"Got {list(shape)}"
+            )
+        if not is_integer(successors) or not broadcasts(successors.shape, shape):
+            raise ArgumentError(
+                f"successors must be {list(shape)}, as log_potentials are, and integers. "
+                f"Got {successors.dtype} {list(successors.shape)}"
+            )
+        refuse_non_floats(NAME, log_potentials)
+        self.tier = choose_tier(log_potentials.device, tier)
+        self.lengths = checked_lengths(lengths, shape[:-3], shape[-3], log_potentials.device)
+        super().__init__(shape[:-3], torch.Size([shape[-3]]), validate_args=False)
+        self.potentials = of_one_dtype({NAME: log_potentials})
+        own = successors.to(log_potentials.device, torch.long, copy=True)
+        self.successors = own.expand(shape)
+        self._lattice = ChainLattice(self.size, self.successors, self.lengths)
+        if log_potentials.numel() and not bool(log_potentials.detach().amax() < torch.inf):
+            refuse_bad_values(NAME, log_potentials, self._used)
+
+    @classmethod
+    def from_sets(
+        cls, sets: Sequence[ContextSet], score: Score, *, labels: int, tier: str | None = None
+    ) -> ContextChain:
+        """The chain over len(sets) + 1 positions with the given contexts and scores.
+
+        `sets[i]` has the contexts after i+1 labels; `score(position, context, label)` is called
+        for every context that can be reached. Number k of a position's contexts is number k of
+        `sets[position - 1].contexts`. One element, batch shape ().
+        """
+        before = [ContextSet([()]), *sets]
+        for length, contexts in enumerate(before):
+            if contexts.length != length:
+                raise ArgumentError(
+                    f"sets[{length - 1}] must have contexts of length {length}. "
+                    f"Got {contexts.length}"
+                )
+        n, s = len(before), at_least("labels", labels, 1)
+        most = max((label or 0 for c in before for context in c for label in context), default=0)
+        if most >= s:
+            raise ArgumentError(f"labels must be in 0..{s - 1}. Got {most} in a context")
+        shape = (n, max(map(len, before)), s)
+        successors = torch.zeros(shape, dtype=torch.long)
+        places: list[tuple[int, int, int]] = []
+        values: list[Tensor] = []
+        reached = {0}
+        for i, contexts in enumerate(before):
+            following = set()
+            for number, label in product(sorted(reached), range(s)):
+                context = contexts.contexts[number]
+                places.append((i, number, label))
+                value = score(i, context, label)
+                values.append(value if isinstance(value, Tensor) else _number(value))
+                if i + 1 < n:
+                    after = contexts.refine(context, label, before[i + 1])
+                    successors[places[-1]] = before[i + 1].numbers[after]
+                    following.add(before[i + 1].numbers[after])
+            reached = following
+        given = torch.stack(values)
+        log_potentials = given.new_zeros(shape).index_put(torch.tensor(places).unbind(1), given)
+        return cls(log_potentials, successors, tier=tier)
+
+    @classmethod
+    def from_lattice(
+        cls,
+        lattice: Lattice,
+        scores: Float[Tensor, " e"] | None = None,
+        *,
+        tier: str | None = None,
+    ) -> ContextChain:
+        """The chains of a lattice over `Columns.chains`: [b], of the lengths that they have.
+
+        `scores` of its edges, its own if they are left out, make log Z and all that follows from
+        it differentiable while the contexts stay. Number k of the contexts that position i
+        follows is number k of column i. The score of an end, which is no label, goes to the last
+        label before it; where there is none, it is left out.
+        """
+        given = torch.from_numpy(lattice.scores) if scores is None else scores
+        if given.shape != lattice.scores.shape:
+            raise ArgumentError(
+                f"scores must be {list(lattice.scores.shape)}. Got {list(given.shape)}"
+            )
+        edges = ChainEdges(lattice)
+        index = tuple(torch.from_numpy(x).to(given.device) for x in edges.places)
+        own = given[torch.from_numpy(edges.numbers).to(given.device)]
+        if edges.endings is not None:
+            ends = torch.from_numpy(edges.endings).to(given.device)
+            own = own + given[ends.clamp(min=0)].where(ends >= 0, 0.0)
+        log_potentials = given.new_zeros(edges.shape).index_put(index, own)
+        successors = torch.zeros(edges.shape, dtype=torch.long, device=given.device)
+        targets = torch.from_numpy(edges.targets).to(given.device)
+        lengths = torch.from_numpy(edges.lengths).to(given.device)
+        return cls(log_potentials, successors.index_put(index, targets), lengths, tier=tier)
+
+    @property
+    def size(self) -> tuple[int, int, int, int]:
+        """(elements in all, positions, contexts, labels)."""
+        n, c, s = self.potentials[NAME].shape[-3:]
+        return self.batch_shape.numel(), n, c, s
+
+    @property
+    def _real(self) -> Bool[Tensor, "*b n"]:
+        """Which positions are within their element's length."""
+        positions = torch.arange(self.event_shape[0], device=self.lengths.device)
+        return positions < self.lengths[..., None]
+
+    @property
+    def _used(self) -> Bool[Tensor, "*b n c s"]:
+        """Which potentials are not padding."""
+        shape = self.batch_shape + self._part_shapes[NAME]
+        used = torch.zeros(shape.numel(), dtype=torch.bool, device=self.lengths.device)
+        used[self._rows] = True
+        return used.reshape(shape)
+
+    @property
+    def _part_shapes(self) -> dict[str, torch.Size]:
+        return {NAME: self.potentials[NAME].shape[-3:]}
+
+    def _refuse_other_events(self, other: StructuredDistribution) -> None:
+        super()._refuse_other_events(other)
+        assert isinstance(other, ContextChain)
+        if not self._lattice.equals(other._lattice):
+            raise ArgumentError("two distributions with the same successors are needed")
+
+    @property
+    def _rows(self) -> Int[Tensor, " a"]:
+        """Places of the leaves of the lattice among the potentials."""
+        return torch.from_numpy(self._lattice.axiom_rows).to(self.lengths.device)
+
+    @property
+    def _goals(self) -> Int[Tensor, " b"]:
+        return torch.from_numpy(self._lattice.arrays.goals).to(self.lengths.device)
+
+    def _item_weights(self, potentials: Potentials) -> Float[Tensor, " v"]:
+        """Log-weights of all items of the lattice, in float64."""
+        leaves = potentials[NAME].reshape(-1)[self._rows].double()
+        return torch.nn.functional.pad(leaves, (0, self._lattice.num_derived))
+
+    def _log_partition(self, potentials: Potentials) -> Float[Tensor, "*b"]:
+        weights, arrays = self._item_weights(potentials), self._lattice.arrays
+        log_z = op.log_values(arrays, weights, self._goals, self.tier)  # type: ignore[arg-type]
+        return log_z.reshape(self.batch_shape).to(potentials[NAME].dtype)
+
+    def label_marginals(self) -> Float[Tensor, "*b n s"]:
+        """Probability of every label at every position; differentiable."""
+        return self.marginals()[NAME].sum(-2)
+
+    def context_mass(self) -> Float[Tensor, "*b n c"]:
+        """Probability that position i follows context number k, for all of them; differentiable.
+
+        All of it is on context 0 at position 0; it adds up to 1 at all positions of an element.
+        """
+        return self.marginals()[NAME].sum(-1)
+
+    def mean_context_length(self, sizes: Tensor) -> Float[Tensor, "*b"]:
+        """The mean over positions of how many labels contexts remember, weighted by their mass.
+
+        `sizes` [*b n c], or what expands to it, says how many each of them does (section 7 of the
+        paper). 0 where there are no positions, or no labelling is possible.
+        """
+        mass = self.context_mass()
+        if not broadcasts(sizes.shape, mass.shape):
+            raise ArgumentError(f"sizes must be {list(mass.shape)}. Got {list(sizes.shape)}")
+        total = (mass * torch.where(mass == 0, 0.0, sizes.to(mass))).sum((-1, -2))
+        return total / self.lengths.clamp(min=1)
+
+    def _checked_labels(self, event: Tensor) -> Tensor:
+        """Labels [*s *b n] with 0 beyond each element's length."""
+        _, n, _, s = self.size
+        wanted = [*self.batch_shape, n]
+        samples = event.shape[: max(event.ndim - len(wanted), 0)]
+        fits = event.shape[-1:] == (n,) and broadcasts(event.shape, [*samples, *wanted])
+        if not fits or not is_integer(event):
+            raise ArgumentError(
+                f"labels must be integers [..., {', '.join(map(str, wanted))}]. "
+                f"Got {event.dtype} {list(event.shape)}"
+            )
+        labels = torch.where(self._real, event, 0).long()
+        if labels.numel() and not (int(labels.min()) >= 0 and int(labels.max()) < s):
+            raise ArgumentError(
+                f"labels must be in 0..{s - 1}. Got {int(labels.min())}..{int(labels.max())}"
+            )
+        return labels
+
+    def contexts_of(self, event: Int[Tensor, "*e n"]) -> Int[Tensor, "*sb n"]:
+        """The number of the context that each label of an event follows, 0 in the padding."""
+        return self._walk(self._checked_labels(event)).where(self._real, 0)
+
+    def _walk(self, labels: Tensor) -> Tensor:
+        """Contexts that checked labels follow; any numbers in the padding."""
+        _, n, c, s = self.size
+        # What stands in the padding must not lead out of the table.
+        steps = self.successors.clamp(0, c - 1).flatten(-2)  # [*b n c*s]
+        contexts = torch.zeros_like(labels)
+        for i in range(n - 1):
+            here = contexts[..., i] * s + labels[..., i]
+            table = steps[..., i, :].expand(*here.shape, c * s)
+            contexts[..., i + 1] = table.gather(-1, here[..., None])[..., 0]
+        return contexts
+
+    def _places(self, event: Tensor) -> Tensor:
+        """Of each position: the place of its part in the flat [c s]."""
+        labels = self._checked_labels(event)
+        return self._walk(labels) * self.size[3] + labels
+
+    def _score(self, event: Int[Tensor, "*e n"]) -> Float[Tensor, "*sb"]:
+        places = self._places(event)
+        table = self.potentials[NAME].flatten(-2)
+        table = table.expand(*places.shape, table.shape[-1])
+        return table.gather(-1, places[..., None])[..., 0].where(self._real, 0.0).sum(-1)
+
+    def parts(self, event: Int[Tensor, "*e n"]) -> Potentials:
+        """Indicators [*s *b n c s] of the contexts and labels of an event."""
+        places = self._places(event)
+        _, _, c, s = self.size
+        flat = torch.nn.functional.one_hot(places, c * s) * self._real[..., None]
+        dtype = self.potentials[NAME].dtype
+        return {NAME: flat.to(dtype).reshape(*places.shape, c, s)}
+
+    def _numpy_weights(self) -> NDArray[np.float64]:
+        weights: NDArray[np.float64] = self._item_weights(self.potentials).detach().cpu().numpy()
+        return weights
+
+    def _labels(self, labels: NDArray[np.int64]) -> Tensor:
+        """Decoded labels [... b n] in the batch's shape."""
+        shape = labels.shape[:-2] + self.batch_shape + self.event_shape
+        return torch.from_numpy(labels).to(self.lengths.device).reshape(shape)
+
+    @property
+    def mode(self) -> Int[Tensor, "*b n"]:
+        """The most probable labels (Viterbi), 0 where none are possible. O(b n c s).
+
+        Ties go, from the last position, to the smaller number of the context before it, then to
+        the smaller label.
+        """
+        return self._k_best(1)[0][0]
+
+    def topk(self, k: int) -> tuple[Int[Tensor, "k *b n"], Float[Tensor, " k *b"]]:
+        """The k most probable labellings, best first, and their log-probabilities [k *b].
+
+        Where an element has fewer than k, the rest is 0 with log-probability -inf. The
+        log-probabilities are differentiable. O(b n (c s + k log k)).
+        """
+        events, missing = self._k_best(at_least("k", k, 1))
+        return events, torch.where(missing, -torch.inf, self.log_prob(events))
+
+    def _k_best(self, k: int) -> tuple[Int[Tensor, "k *b n"], Bool[Tensor, " k *b"]]:
+        """The k best labellings, and which of them are missing."""
+        lattice, weights = self._lattice, self._numpy_weights()
+        structure = lattice.arrays.structure
+        best = best_kernel.viterbi(*structure, weights)
+        b, n, _, _ = self.size
+        labels = np.zeros((k, b, n), np.int64)
+        missing = np.ones((k, b), np.bool_)
+        for element, goal in enumerate(lattice.arrays.goals.tolist()):
+            _, offsets, edges = best_kernel.kbest(*structure, weights, *best, goal, k)
+            length = int(lattice.lengths[element])
+            own = edges[offsets[:-1, None] + np.arange(length)]
+            labels[: len(own), element, :length] = lattice.labels_of(own)
+            missing[: len(own), element] = False
+        events = self._labels(labels)
+        return events, torch.from_numpy(missing).to(events.device).reshape(k, *self.batch_shape)
+
+    def _sample(self, count: int, generator: torch.Generator) -> Int[Tensor, "m *b n"]:
+        seed = random_seed(generator)
+        if count > 0 and bool((self.log_partition() == -torch.inf).any()):
+            raise ForestError("an element of the batch has no possible labelling to sample")
+        arrays = self._lattice.arrays
+        shares = op.edge_probabilities(arrays, torch.from_numpy(self._numpy_weights()), "cpu")
+        tables = sampling_kernel.alias_tables(arrays.edge_offsets, shares.numpy())
+        roots = np.tile(arrays.goals, count)
+        offsets, edges = sampling_kernel.sample(*arrays.structure, *tables, roots, seed)
+        b, n, _, _ = self.size
+        labels = np.zeros((b, count, n), np.int64)
+        for element, length in enumerate(self._lattice.lengths.tolist()):
+            firsts = offsets[element : count * b : b, None]
+            own = edges[firsts + np.arange(length)]
+            labels[element, :, :length] = self._lattice.labels_of(own)
+        return self._labels(labels.swapaxes(0, 1).copy())
+
+    def min_risk(self) -> Int[Tensor, "*b n"]:
+        """The labels with the least expected Hamming loss: each position's likeliest label.
+
+        Costs as much as the marginals; 0 where no labelling is possible.
+        """
+        with torch.no_grad():
+            return self.label_marginals().argmax(-1).where(self._real, 0)
+
+    def enumerate_support(self, expand: bool = True) -> Int[Tensor, "m *b n"]:
+        """All labellings [s**n *b n], in lexicographic order; for elements of full length only."""
+        _, n, _, s = self.size
+        if bool((self.lengths != n).any()):
+            raise ArgumentError("enumerate_support needs all elements to have the full length")
+        if n * np.log(s) > np.log(1e7):
+            raise ArgumentError(f"there are {s}**{n} labellings, more than ten million")
+        labels = torch.tensor(list(product(range(s), repeat=n)), dtype=torch.long)
+        events = labels.reshape(-1, *(1,) * len(self.batch_shape), n).to(self.lengths.device)
+        return events.expand(-1, *self.batch_shape, n) if expand else events
+
+    def _generating(
+        self, lanes: Lanes, values: dict[str, Tensor], shift: float
+    ) -> tuple[Inexact[Tensor, "l b"], Inexact[Tensor, "k b"]]:
+        leaves = values[NAME].expand(-1, *self.size).flatten(1)[:, self._rows]
+        items = torch.nn.functional.pad(leaves, (0, self._lattice.num_derived))
+        weights = self._item_weights(self.potentials)
+        arrays = self._lattice.arrays
+        return generating_function(arrays, lanes, weights, items, self._goals, shift)
+
+    def forest(self) -> Forest:
+        """The lattice of contexts as an explicit forest, one goal for each batch element.
+
+        Its one relation is the potentials, flattened (padding at -inf); gradients flow back to
+        them.
+        """
+        potentials = torch.where(self._used, self.potentials[NAME], -torch.inf)
+        return Forest(
+            arrays=self._lattice.arrays,
+            relations={NAME: potentials.reshape(-1)},
+            axiom_rows=torch.from_numpy(self._lattice.axiom_rows),
+            labels=self._lattice.names,
+            single_goal=not self.batch_shape,
+        )
+
+
+def _number(value: float) -> Tensor:
+    return torch.tensor(value, dtype=torch.float64)

@@ -1,0 +1,114 @@
+"""How good predictions are when only the confident ones count: precision, recall, and their curve.
+
+Section 5 of Steinhardt and Liang, "Reified Context Models" (2015).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
+
+from inout._core.errors import ArgumentError
+
+
+def precision_recall(
+    confidences: Sequence[float] | NDArray[np.floating],
+    correct: Sequence[bool] | NDArray[np.bool_],
+) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+    """Precision and recall at every confidence, the most confident example first.
+
+    Entry k is about answering the k+1 most confident examples and those exactly as confident as
+    the last of them: a threshold takes all of a tie or none. Precision is the share of answers
+    that are right; recall, as in the paper, the share of examples that are answered, right or
+    not. The last precision is the accuracy, at recall 1. O(n log n).
+
+    >>> precision, recall = precision_recall([0.9, 0.5, 0.7, 0.5], [True, False, True, True])
+    >>> precision.tolist(), recall.tolist()
+    ([1.0, 1.0, 0.75, 0.75], [0.25, 0.5, 1.0, 1.0])
+    """
+    given, right = _checked(confidences, correct)
+    order = np.argsort(-given, kind="stable")
+    ends = _ends_of_ties(given[order])
+    # Whole numbers until one division at the end: 99 of 100 is the number that 0.99 is.
+    precision = np.cumsum(right[order])[ends] / (ends + 1)
+    return precision, (ends + 1) / len(given)
+
+
+def recall_at(
+    precision: float,
+    confidences: Sequence[float] | NDArray[np.floating],
+    correct: Sequence[bool] | NDArray[np.bool_],
+    *,
+    first: bool = False,
+) -> float:
+    """The largest share of the examples that can be answered with at least that precision.
+
+    That is the largest recall R whose threshold of confidence leaves a share of right answers of
+    at least `precision`; 0 where no threshold does. Precision need not fall all the way: one wrong
+    answer at the very top spoils the first thresholds, and many right ones below make up for it.
+    With `first` it does not: R is where precision first falls below the threshold, so a wrong
+    answer at the top gives 0. Both are "what fraction of examples we can answer before our accuracy
+    drops below a threshold"; a user who may choose the threshold wants the former. O(n log n).
+
+    >>> confidences, correct = [0.9, 0.8, 0.7, 0.6, 0.1], [False, True, True, True, False]
+    >>> recall_at(0.75, confidences, correct), recall_at(0.75, confidences, correct, first=True)
+    (0.8, 0.0)
+    """
+    _check_share("precision", precision)
+    reached, recall = precision_recall(confidences, correct)
+    enough = reached >= precision
+    if first:
+        enough = np.logical_and.accumulate(enough)
+    return float(recall[enough].max(initial=0.0))
+
+
+def threshold_at(
+    precision: float,
+    confidences: Sequence[float] | NDArray[np.floating],
+    correct: Sequence[bool] | NDArray[np.bool_],
+) -> float:
+    """The lowest confidence to ask for, if answers are to have that precision; inf if none does.
+
+    Answering whatever is at least that confident answers `recall_at(precision, …)` of these
+    examples. O(n log n).
+
+    >>> threshold_at(0.75, [0.9, 0.8, 0.7, 0.6, 0.1], [False, True, True, True, False])
+    0.6
+    """
+    _check_share("precision", precision)
+    reached, _ = precision_recall(confidences, correct)
+    falling = np.sort(np.asarray(confidences, dtype=np.float64))[::-1]
+    return float(falling[reached >= precision].min(initial=math.inf))
+
+
+def _ends_of_ties(falling: Float[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    """The last place of a value equal to the one at each place."""
+    return np.searchsorted(-falling, -falling, side="right") - 1
+
+
+def _checked(
+    confidences: Sequence[float] | NDArray[np.floating],
+    correct: Sequence[bool] | NDArray[np.bool_],
+) -> tuple[Float[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
+    given, right = np.asarray(confidences, dtype=np.float64), np.asarray(correct)
+    if given.ndim != 1 or right.shape != given.shape:
+        raise ArgumentError(
+            "confidences and correct must be lists of the same length. "
+            f"Got shapes {given.shape} and {right.shape}"
+        )
+    if not given.size:
+        raise ArgumentError("confidences must be those of at least one example. Got none")
+    if np.isnan(given).any():
+        raise ArgumentError(f"confidences must be numbers. Got nan at {np.isnan(given).argmax()}")
+    if right.dtype != np.bool_:
+        raise ArgumentError(f"correct must be booleans. Got {right.dtype}")
+    return given, right
+
+
+def _check_share(name: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise ArgumentError(f"{name} must be from 0 to 1. Got {value}")

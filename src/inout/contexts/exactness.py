@@ -1,0 +1,84 @@
+"""`exactness`: how much of a distribution over contexts is as fine as its memory allows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inout._core.checks import at_least
+from inout.kernels.contexts.op import Lattice
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Exactness:
+    """How much mass sits in coarse contexts: those that forget what `memory` could hold.
+
+    A path without any of them has the weight that the model without bounds on the number of
+    contexts gives it, provided that features see no more than what `memory` holds. So the sum
+    over these paths, `log_partition`, is at most log Z of that model.
+    """
+
+    probability: Vector
+    """Of each example: that no label follows a coarse context [b]; 0 where nothing is possible."""
+
+    log_partition: Vector
+    """log of the sum over the paths without coarse contexts: [b]."""
+
+    coarse_mass: Vector
+    """Of each column: the probability of its coarse contexts, if something follows them: [c]."""
+
+    expected_coarse: Vector
+    """Of each example: the expected number of labels that follow a coarse context: [b]."""
+
+
+def exactness(lattice: Lattice, memory: int | None) -> Exactness:
+    """How much of the mass of a lattice is in contexts that are coarser than they need be.
+
+    A context is coarse if it neither remembers everything nor the last `memory` symbols, the
+    bound that the lattice was selected with (None: there is none). Costs one forward and one
+    backward pass over the lattice.
+
+    >>> import numpy as np
+    >>> from inout.kernels.contexts.arrays import Columns, Streams
+    >>> from inout.kernels.contexts.histories import Histories
+    >>> from inout.kernels.contexts.op import select
+    >>> histories = Histories(Streams.labels(2, [0]))
+    >>> lattice = select(Columns.chains([3], 2), histories, np.zeros((3, 2)), sizes=1)
+    >>> found = exactness(lattice, None)  # the first label is kept if it is 0; then ⋆ or 00
+    >>> found.probability, found.coarse_mass
+    (array([0.25]), array([0.  , 0.5 , 0.75, 0.  ]))
+    """
+    coarse = coarse_contexts(lattice, memory)
+    scores = np.where(coarse[lattice.edge_sources], -np.inf, lattice.scores)
+    fine = lattice.rescored(scores).log_partition
+    log_z = lattice.log_partition
+    possible = log_z > -np.inf
+    shares = np.exp(np.minimum(fine - np.where(possible, log_z, 0.0), 0.0))
+    mass = np.where(coarse, lattice.mass, 0.0)
+    mass[lattice.ends] = 0.0
+    by_column = _sums(mass, lattice.node_offsets)
+    return Exactness(
+        probability=np.where(possible, shares, 0.0),
+        log_partition=fine,
+        coarse_mass=by_column,
+        expected_coarse=_sums(by_column, lattice.columns.firsts),
+    )
+
+
+def coarse_contexts(lattice: Lattice, memory: int | None) -> NDArray[np.bool_]:
+    """Whether a context forgets more than a bound of so many symbols makes it: [v]."""
+    short = ~lattice.is_anchored
+    if memory is not None:
+        short &= lattice.lens < at_least("memory", memory, 1)
+    return np.asarray(short, np.bool_)
+
+
+def _sums(values: Vector, offsets: NDArray[np.int64]) -> Vector:
+    """Sums of consecutive parts, which may be empty."""
+    owners = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    sums = np.bincount(owners, weights=values, minlength=len(offsets) - 1)
+    return np.asarray(sums, np.float64)  # of no values at all, numpy makes integers
