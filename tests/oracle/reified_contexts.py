@@ -368,6 +368,7 @@ class Totals:
     best_paths: list[tuple[Edge, ...]]
     constrained: float = -INF
     constrained_posteriors: dict[Edge, float] = field(default_factory=dict)
+    paths: list[tuple[float, tuple[Edge, ...]]] = field(default_factory=list)
 
 
 def all_paths(
@@ -403,7 +404,8 @@ def all_paths(
     walk(0, (BOS,), 0.0, (), 0)
     totals = Totals(log_sum(p[0] for p in paths), {}, {}, max(p[0] for p in paths), [])
     totals.best_paths = [e for total, e, _ in paths if total > -INF and total == totals.best]
-    totals.posteriors = _shares([(p[0], p[1]) for p in paths])
+    totals.paths = [(p[0], p[1]) for p in paths]
+    totals.posteriors = _shares(totals.paths)
     for (_, source, context, _), p in totals.posteriors.items():
         node = source, context
         totals.mass[node] = totals.mass.get(node, 0.0) + p
