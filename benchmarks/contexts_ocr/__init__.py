@@ -199,8 +199,15 @@ def _draw(state: State) -> None:
     }
     for name, picture in pictures.items():
         (RESULTS / f"contexts-ocr-{name}.svg").write_text(picture, encoding="utf-8")
-    curves = {"precision by recall": state.curves, "context length": state.lengths}
-    text = json.dumps(curves, default=float)
+    curves = {"precision by recall": state.curves, "context length": {CONTEXTS: state.lengths}}
+    rounded = {
+        name: {
+            method: [(round(x, 4), round(y, 4)) for x, y in points]
+            for method, points in lines.items()
+        }
+        for name, lines in curves.items()
+    }
+    text = json.dumps(rounded)
     (RESULTS / "contexts-ocr-curves.json").write_text(text + "\n", encoding="utf-8")
 
 

@@ -15,10 +15,14 @@ from inout._core.errors import PrecisionError as PrecisionError
 from inout._core.errors import ProgramError as ProgramError
 
 if TYPE_CHECKING:
+    from inout import contexts as contexts
     from inout import latent as latent
     from inout import moments as moments
     from inout import programs as programs
     from inout import semirings as semirings
+    from inout.contexts import ContextChain as ContextChain
+    from inout.contexts import ContextModel as ContextModel
+    from inout.contexts import ContextSet as ContextSet
     from inout.deduction import Facts as Facts
     from inout.deduction import Program as Program
     from inout.distributions import HMM as HMM
@@ -40,10 +44,15 @@ if TYPE_CHECKING:
     from inout.learning import HiddenMarkovModel as HiddenMarkovModel
     from inout.learning import em as em
     from inout.learning import fit_conditional as fit_conditional
+    from inout.learning.alignment import fit_alignment as fit_alignment
+    from inout.learning.contexts import fit_contexts as fit_contexts
     from inout.learning.latent_grammars import latent_grammar as latent_grammar
 
 __all__ = [
     "ArgumentError",
+    "ContextChain",
+    "ContextModel",
+    "ContextSet",
     "CycleError",
     "Derivation",
     "Derivations",
@@ -70,8 +79,11 @@ __all__ = [
     "SemiMarkov",
     "SpanTree",
     "StructuredDistribution",
+    "contexts",
     "em",
+    "fit_alignment",
     "fit_conditional",
+    "fit_contexts",
     "latent",
     "latent_grammar",
     "moments",
@@ -82,6 +94,9 @@ __all__ = [
 # Everything above imports torch, which takes seconds: each comes when it is first asked for, so
 # that `inout --help` answers at once.
 _HOMES = {
+    "ContextChain": "inout.contexts",
+    "ContextModel": "inout.contexts",
+    "ContextSet": "inout.contexts",
     "Derivation": "inout.forest",
     "Derivations": "inout.forest",
     "Facts": "inout.deduction",
@@ -102,7 +117,9 @@ _HOMES = {
     "SpanTree": "inout.distributions",
     "StructuredDistribution": "inout.distributions",
     "em": "inout.learning",
+    "fit_alignment": "inout.learning.alignment",
     "fit_conditional": "inout.learning",
+    "fit_contexts": "inout.learning.contexts",
     "latent_grammar": "inout.learning.latent_grammars",
 }
 
