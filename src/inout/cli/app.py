@@ -13,6 +13,7 @@ import typer
 from inout._core.errors import FileError, InoutError, ProgramError
 from inout.cli.commands import (
     check,
+    context,
     convert,
     demo,
     em,
@@ -24,7 +25,7 @@ from inout.cli.commands import (
     solve,
     surprisal,
 )
-from inout.cli.commands.options import EQUATIONS, FLAG, GRAMMARS
+from inout.cli.commands.options import EQUATIONS, FLAG, GRAMMARS, SEQUENCES
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -37,6 +38,7 @@ _OPTIONS = {
     "resume=True": "--resume",
     "max_iterations": "--iterations",
     "checkpoint must be": "--checkpoint must be",
+    "form='conll'": "--from conll",
     "`inout.grammars.diagnose`": "`inout check`",
 }
 
@@ -72,6 +74,7 @@ for module, command in (
 ):
     app.command(epilog=module.EXAMPLES, rich_help_panel=GRAMMARS)(command)
 app.command("eval", epilog=evaluate.EXAMPLES, rich_help_panel=GRAMMARS)(evaluate.evaluate)
+app.add_typer(context.app, name="context", rich_help_panel=SEQUENCES)
 app.command(epilog=solve.EXAMPLES, rich_help_panel=EQUATIONS)(solve.solve)
 app.command(epilog=programs.EXAMPLES, rich_help_panel=EQUATIONS)(programs.programs)
 

@@ -68,22 +68,25 @@ def never_compiled(*kernels: str) -> bool:
 
 def _is_missing(kernel: str) -> bool:
     cpu = import_module(f"inout.kernels.{kernel}.cpu")
-    folder = cpu.inside.stats.cache_path
+    first = cpu.select if kernel == "contexts" else cpu.inside
+    folder = first.stats.cache_path
     return folder is None or not any(Path(folder).glob("*.nbi"))
 
 
 @contextmanager
-def counter(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+def counter(
+    what: str, total: int | None = None, *, prints: bool = True
+) -> Iterator[Callable[[int], None]]:
     """A bar on stderr for a number that grows, where only stderr is a terminal.
 
     Where stdout is one too, what is printed there shows how far things are, and a bar would get
-    in between.
+    in between; unless nothing is printed meanwhile (`prints`).
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
-    if not console.is_terminal or sys.stdout.isatty():
+    if not console.is_terminal or (prints and sys.stdout.isatty()):
         yield lambda done: None
         return
     columns = (TextColumn(what), BarColumn(bar_width=20), MofNCompleteColumn(), TimeElapsedColumn())

@@ -16,6 +16,7 @@ FLAG = " "
 FORMATS = ("nltk", "lines", "wsj", "json")
 
 GRAMMARS = "Grammars, sentences, treebanks"
+SEQUENCES = "Labels of sequences"
 EQUATIONS = "Equations"
 
 HtmlOption = Annotated[

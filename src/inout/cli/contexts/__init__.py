@@ -1,0 +1,1 @@
+"""What `inout context` does: training, tagging, curves of precision and recall."""

@@ -1,0 +1,68 @@
+"""Files of sequences for the commands about contexts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+from inout._core.errors import ArgumentError, FileError
+from inout.cli.progress import Line
+from inout.io.tagged import Form, TaggedSequence, read_tagged, read_tagged_stream
+
+STANDARD_INPUT = "-"
+_EVERY = 500
+
+
+def check_files(paths: Sequence[str]) -> None:
+    """Refuse names that are wrong before any work is done."""
+    for path in paths:
+        if path != STANDARD_INPUT and not Path(path).exists():
+            raise FileError(f"{path}: there is no such file")
+    if paths.count(STANDARD_INPUT) > 1:
+        raise ArgumentError("only one thing can come from standard input")
+
+
+def refuse_as_output(option: str, out: str, inputs: Sequence[str]) -> None:
+    """Raise where the file to write is one of those to read."""
+    for path in inputs:
+        both = path != STANDARD_INPUT and Path(path).exists() and Path(out).exists()
+        if both and Path(path).samefile(out):
+            raise ArgumentError(f"{option} must be another file than what is read. Got {out}")
+
+
+def read_sequences(
+    paths: Sequence[str], form: Form, columns: int | None = None
+) -> Iterator[TaggedSequence]:
+    """The sequences of all files, as they are asked for."""
+    return chain.from_iterable(_sequences(path, form, columns) for path in paths)
+
+
+def read_labelled(paths: Sequence[str], form: Form, line: Line) -> list[TaggedSequence]:
+    """All sequences, of which there is at least one, and all have labels."""
+    check_files(paths)
+    found = []
+    for sequence in read_sequences(paths, form):
+        need_labels(sequence)
+        found.append(sequence)
+        if len(found) % _EVERY == 0:
+            line.say(f"{len(found):,} sequences read")
+    if not found:
+        raise FileError(f"{', '.join(paths)}: there must be at least one sequence. Got none")
+    return found
+
+
+def need_labels(sequence: TaggedSequence) -> list[str]:
+    """The labels of a sequence that must have some."""
+    if sequence.labels is None:
+        raise FileError(f"{sequence.place}: sequences must have labels here. Got one without")
+    return sequence.labels
+
+
+def _sequences(path: str, form: Form, columns: int | None) -> Iterator[TaggedSequence]:
+    if path != STANDARD_INPUT:
+        return read_tagged(path, form, columns=columns)
+    if sys.stdin.isatty():
+        print("reading sequences from the terminal; Ctrl-D ends", file=sys.stderr)
+    return read_tagged_stream(sys.stdin.buffer, "<stdin>", form, columns=columns)

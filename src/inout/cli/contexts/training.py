@@ -1,0 +1,200 @@
+"""Training of context models, with a bar and what each epoch brought."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Any
+
+import torch
+
+from inout.cli.formats import duration, plural
+from inout.cli.progress import COMPILING, never_compiled
+from inout.contexts.model import ContextModel
+from inout.io.tagged import TaggedSequence
+from inout.learning.contexts import Passed, fit_contexts
+from inout.viz.text import table
+
+FORMAT = "inout context train 1"
+_BAR_WIDTH = 20
+_STEPS = 50  # how often the bar moves in an epoch
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What is known after an epoch; `right` are shares of sequences and labels of --dev."""
+
+    number: int
+    log_likelihood: float  # of a sequence, on average
+    context_length: float
+    missing: int
+    right: tuple[float, float] | None
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model, and how it was made."""
+
+    model: ContextModel
+    sequences: int
+    positions: int
+    epochs: list[Epoch]
+    seconds: float
+
+
+def train(
+    data: Sequence[TaggedSequence],
+    dev: Sequence[TaggedSequence] | None,
+    *,
+    seed: int,
+    form: str,
+    **options: Any,
+) -> Trained:
+    """The model trained on the data; how good it is on `dev` after each epoch."""
+    began = monotonic()
+    follower = _Follower(len(data), dev)
+    with _bar(options["epochs"] * len(data)) as show:
+        follower.show = show
+        model = fit_contexts(
+            [sequence.positions for sequence in data],
+            [sequence.labels or [] for sequence in data],
+            generator=torch.Generator().manual_seed(seed),
+            every=max(len(data) // _STEPS, 1),
+            after=follower.after,
+            **options,
+        )
+    seconds = monotonic() - began
+    known = {"sequences": len(data), "seconds": round(seconds, 1), "seed": seed, "form": form}
+    told = {**options, **known}
+    return Trained(
+        replace(model, training=model.training | told),
+        len(data),
+        sum(map(len, data)),
+        follower.epochs,
+        seconds,
+    )
+
+
+class _Follower:
+    """Adds up the reports of an epoch, tries the model at its end, and moves the bar."""
+
+    def __init__(self, examples: int, dev: Sequence[TaggedSequence] | None) -> None:
+        self._examples, self._dev = examples, dev
+        self._seen, self._missing, self._likelihood, self._length = 0, 0, 0.0, 0.0
+        self.epochs: list[Epoch] = []
+        self.show: Callable[[int, str], None] = lambda done, text: None
+
+    def after(self, passed: Passed, model: ContextModel) -> None:
+        """Take a report in."""
+        before = len(self.epochs) * self._examples + self._seen
+        new = passed.examples - before
+        self._seen += new
+        self._missing += passed.missing
+        self._likelihood += passed.log_likelihood * (new - passed.missing)
+        self._length += passed.context_length * new
+        told = f"log-likelihood {passed.log_likelihood:.3f}"
+        if self.epochs and self.epochs[-1].right is not None:
+            told += f" · dev {self.epochs[-1].right[0]:.1%} right"
+        self.show(passed.examples, f"epoch {passed.epoch + 1}/{passed.epochs} · {told}")
+        if self._seen >= self._examples:
+            self._end(model)
+
+    def _end(self, model: ContextModel) -> None:
+        right = None if self._dev is None else accuracy(model, self._dev)
+        likelihood = self._likelihood / max(self._seen - self._missing, 1)
+        length = self._length / self._seen
+        self.epochs.append(Epoch(len(self.epochs) + 1, likelihood, length, self._missing, right))
+        self._seen, self._missing, self._likelihood, self._length = 0, 0, 0.0, 0.0
+
+
+def accuracy(model: ContextModel, data: Sequence[TaggedSequence]) -> tuple[float, float]:
+    """The share of sequences that are all right, and of labels that are right."""
+    sequences = labels = 0
+    found = model.tag([sequence.positions for sequence in data])
+    for sequence, tagging in zip(data, found, strict=True):
+        hits = sum(map(str.__eq__, tagging.labels, sequence.labels or []))
+        labels += hits
+        sequences += hits == len(sequence)
+    return sequences / len(data), labels / sum(map(len, data))
+
+
+def as_text(out: str, made: Trained) -> str:
+    """What was made, for a person."""
+    with_dev = any(epoch.right is not None for epoch in made.epochs)
+    headers = ["epoch", "log-likelihood", "context length"]
+    headers += ["dev sequences", "dev labels"] if with_dev else []
+    rows = [
+        [
+            str(epoch.number),
+            f"{epoch.log_likelihood:.4f}",
+            f"{epoch.context_length:.2f}",
+            *(f"{share:.2%}" for share in epoch.right or ()),
+        ]
+        for epoch in made.epochs
+    ]
+    size = f"{plural(made.sequences, 'sequence')}, {plural(made.positions, 'position')}"
+    lines = [
+        table(rows, headers, align="r" * len(headers)),
+        "",
+        f"trained on  {size}, in {duration(made.seconds)}",
+        f"model       {made.model.describe()}",
+        f"wrote       {out}",
+    ]
+    missing = made.epochs[-1].missing if made.epochs else 0
+    if missing:
+        lines.append(
+            f"note: in the last epoch the labels of {plural(missing, 'sequence')} were not in the "
+            "beam; the log-likelihood is that of the others"
+        )
+    return "\n".join(lines)
+
+
+def as_json(out: str, made: Trained) -> str:
+    """The same for a machine, in one line."""
+    return json.dumps(
+        {
+            "format": FORMAT,
+            "model": out,
+            "labels": list(made.model.labels),
+            "features": len(made.model.features),
+            "sequences": made.sequences,
+            "positions": made.positions,
+            "seconds": round(made.seconds, 2),
+            "epochs": [
+                {
+                    "log_likelihood": epoch.log_likelihood,
+                    "context_length": epoch.context_length,
+                    "missing": epoch.missing,
+                    "dev_sequences": epoch.right and epoch.right[0],
+                    "dev_labels": epoch.right and epoch.right[1],
+                }
+                for epoch in made.epochs
+            ],
+        },
+        ensure_ascii=False,
+    )
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[Callable[[int, str], None]]:
+    """A bar on stderr, on a terminal only."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda done, text: None
+        return
+    columns = (
+        BarColumn(bar_width=_BAR_WIDTH),
+        TextColumn("{task.description}"),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+    )
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
+        compiling = never_compiled("contexts")
+        task = bar.add_task(COMPILING if compiling else "starting", total=total)
+        yield lambda done, text: bar.update(task, completed=done, description=text)

@@ -1,0 +1,3 @@
+"""Models as estimators of scikit-learn; needs the extra `estimators`."""
+
+from inout.estimators.context_tagger import ContextTagger as ContextTagger

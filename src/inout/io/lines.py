@@ -1,0 +1,67 @@
+"""The lines of a text file one at a time, so that a file of any size takes little memory."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import zlib
+from collections.abc import Iterable, Iterator
+from io import BufferedIOBase
+from pathlib import Path
+
+from inout._core.errors import FileError
+
+_MARK = b"\xef\xbb\xbf"
+
+
+def lines_of_file(path: str | Path) -> Iterator[str]:
+    """The lines of a UTF-8 file without their ends; `.xz` and `.gz` are unpacked on the way.
+
+    Raises `FileError` where the file cannot be read or is no UTF-8 text.
+    """
+    try:
+        with _open(Path(path)) as file:
+            yield from decoded_lines(file, str(path))
+    except (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error) as error:
+        raise FileError(f"{path}: {_reason(error)}") from error
+
+
+def decoded_lines(data: Iterable[bytes], source: str) -> Iterator[str]:
+    r"""Lines of bytes as text, without their ends (\n or \r\n) and without a byte order mark.
+
+    >>> list(decoded_lines([b"a\r\n", b"b"], "<stdin>"))
+    ['a', 'b']
+    """
+    for number, line in enumerate(data, 1):
+        line = line.removeprefix(_MARK) if number == 1 else line
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            column = len(line[: error.start].decode("utf-8")) + 1
+            raise FileError(
+                f"{source}:{number}:{column}: the file must be UTF-8 text. "
+                f"Got the byte 0x{line[error.start]:02x}"
+            ) from None
+        yield text.removesuffix("\n").removesuffix("\r")
+
+
+def _open(path: Path) -> BufferedIOBase:
+    if path.suffix == ".xz":
+        return lzma.LZMAFile(path)
+    if path.suffix == ".gz":
+        return gzip.GzipFile(path)
+    return path.open("rb")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file"
+    if isinstance(error, IsADirectoryError):
+        return "this is a directory, and a file is needed"
+    if isinstance(error, PermissionError):
+        return "permission denied"
+    if isinstance(error, EOFError):
+        return "the compressed file ends too early"
+    if isinstance(error, lzma.LZMAError | zlib.error | gzip.BadGzipFile):
+        return f"the file is not compressed as its name says ({error})"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
