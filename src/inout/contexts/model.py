@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from torch import Tensor
 from inout._core.errors import ArgumentError, FileError
 from inout._core.lazy import lazy_property
 from inout.contexts.chain import ContextChain
+from inout.contexts.history_features import HistoryFeature, described, in_order, ties
 from inout.contexts.observations import Observations, Position, Sequences
 from inout.contexts.refinement import Refined, refined
 from inout.io.files import read_bytes, write_bytes
@@ -57,6 +58,9 @@ class Settings:
     end: bool = False
     """Whether the end of a sequence is a label that n-grams see."""
 
+    history_features: tuple[tuple[str, int], ...] = ()
+    """The names and lengths of features by functions: see `HistoryFeature`."""
+
     def __post_init__(self) -> None:
         if self.order < 1:
             raise ArgumentError(f"order must be at least 1. Got {self.order}")
@@ -67,6 +71,12 @@ class Settings:
                 f"memory must be at least {max(self.order - 1, 1)}, for n-grams of order "
                 f"{self.order}; None: no bound. Got {self.memory}"
             )
+        for name, length in self.history_features:
+            if self.memory is not None and self.memory < length:
+                raise ArgumentError(
+                    f"memory must be at least {length}, for the history feature {name}; None: no "
+                    f"bound. Got {self.memory}"
+                )
         if self.beam and self.memory is not None:
             raise ArgumentError(
                 f"a beam remembers everything: memory must be None. Got {self.memory}"
@@ -75,7 +85,8 @@ class Settings:
     def streams(self, labels: int) -> Streams:
         """The features of contexts over so many labels."""
         lengths = range(self.order) if self.shorter else [self.order - 1]
-        return Streams.labels(labels, lengths, end=self.end)
+        further = [length for _, length in self.history_features]
+        return Streams.labels(labels, lengths, end=self.end, further=further)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +103,9 @@ class Tagging:
 class ContextModel:
     """p(y, c | x) ∝ exp Σ_i θ·φ_i(c_{i-1}, y_i): labels y, contexts c that are chosen for each x.
 
-    The features are those of the input with each label, n-grams of labels and ⋆, and `escape`
-    for every step from ⋆…⋆. Train one with `inout.learning.contexts.fit_contexts`.
+    The features are those of the input with each label, n-grams of labels and ⋆, functions of
+    histories with each label, and `escape` for every step from ⋆…⋆. Train one with
+    `inout.learning.contexts.fit_contexts`.
 
     Steinhardt & Liang, "Reified context models" (2015).
     """
@@ -106,12 +118,15 @@ class ContextModel:
     """Their weights with each label: [d s]."""
 
     histories: Histories
-    """The weights of n-grams."""
+    """The weights of n-grams and of history features."""
 
     escape: float = 0.0
     settings: Settings = field(default_factory=Settings)
     training: dict[str, Any] = field(default_factory=dict)
     """How it was made: plain data for people."""
+
+    history_features: tuple[HistoryFeature, ...] = ()
+    """Functions of what contexts remember, those that `settings` name."""
 
     def __post_init__(self) -> None:
         wanted = (len(self.features), len(self.labels))
@@ -119,19 +134,26 @@ class ContextModel:
             raise ArgumentError(f"emission must be {list(wanted)}. Got {list(self.emission.shape)}")
         if len(set(self.labels)) != len(self.labels) or not self.labels:
             raise ArgumentError("labels must be at least one, each once")
+        if described(self.history_features) != self.settings.history_features:
+            raise ArgumentError("history_features must be those that settings name, in that order")
 
     @staticmethod
     def untrained(
-        labels: Sequence[str], features: Sequence[str], settings: Settings
+        labels: Sequence[str],
+        features: Sequence[str],
+        settings: Settings,
+        history_features: Sequence[HistoryFeature] = (),
     ) -> ContextModel:
         """A model of these labels and features, all weights being 0; a beam lets nothing escape."""
+        settings = replace(settings, history_features=described(history_features))
         return ContextModel(
             tuple(labels),
             tuple(features),
             np.zeros((len(features), len(labels))),
-            Histories(settings.streams(len(labels))),
+            Histories(settings.streams(len(labels)), ties(history_features, labels)),
             -np.inf if settings.beam else 0.0,
             settings,
+            history_features=tuple(history_features),
         )
 
     @lazy_property
@@ -285,8 +307,8 @@ class ContextModel:
     def expected_features(self, sequences: Sequences) -> dict[tuple[str, ...], float]:
         """How often each feature is expected, over all sequences; those never seen are left out.
 
-        A feature is ("x", name, label), ("y", *labels with ⋆ and ^ for the beginning, label) or
-        ("escape",).
+        A feature is ("x", name, label), ("y", *labels with ⋆ and ^ for the beginning, label),
+        (name of a history feature, key, label) or ("escape",).
         """
         seen = self.observe(sequences)
         lattice = self.select(seen)
@@ -305,6 +327,10 @@ class ContextModel:
             history = ("y", *(names[symbol] for symbol in symbols))
             for y in np.flatnonzero(weights[place]):
                 found[*history, names[int(y)]] = float(weights[place.start + y])
+        for stream, key, place in self.histories.shared_items():
+            name = self.history_features[stream - 1].name
+            for y in np.flatnonzero(weights[place]):
+                found[name, key, names[int(y)]] = float(weights[place.start + y])
         if escaped := float(edges[lattice.lens[lattice.edge_sources] == 0].sum()):
             found["escape",] = escaped
         return found
@@ -339,7 +365,7 @@ class ContextModel:
         return f"ContextModel({self.describe()})"
 
     def save(self, path: str | Path) -> None:
-        """Write the model as safetensors, whole or not at all."""
+        """Write the model as safetensors, whole or not at all; without functions of histories."""
         arrays = {"emission": self.emission, **self.histories.to_arrays()}
         content = {
             "version": VERSION,
@@ -348,6 +374,7 @@ class ContextModel:
             "escape": None if self.escape == -np.inf else self.escape,
             "settings": asdict(self.settings),
             "training": self.training,
+            "history_rows": self.histories.ties.rows[1:],
         }
         try:
             described = json.dumps(content)
@@ -356,8 +383,11 @@ class ContextModel:
         write_bytes(path, save_arrays(arrays, {_KEY: described}))
 
     @staticmethod
-    def load(path: str | Path) -> ContextModel:
-        """The model in a file that `save` wrote; `FileError` for any other file."""
+    def load(path: str | Path, *, history_features: Sequence[HistoryFeature] = ()) -> ContextModel:
+        """The model in a file that `save` wrote; `FileError` for any other file.
+
+        Functions are not in files: `history_features` must be those it was trained with.
+        """
         data = read_bytes(path)
         try:
             arrays = load_arrays(data)
@@ -373,16 +403,34 @@ class ContextModel:
                 f"{path}: the model has version {version!r:.80}; this inout reads {VERSION}"
             )
         try:
-            return _model(arrays, content)
+            settings = content["settings"]
+            wanted = [(str(name), int(size)) for name, size in settings.get("history_features", [])]
+        except _UNREADABLE as error:
+            raise FileError(f"{path}: the context model is damaged. {error}") from error
+        given = in_order(history_features, wanted)
+        try:
+            return _model(arrays, content, given)
         except _UNREADABLE as error:
             raise FileError(f"{path}: the context model is damaged. {error}") from error
 
 
-def _model(arrays: Mapping[str, NDArray[Any]], content: Mapping[str, Any]) -> ContextModel:
-    settings = Settings(**content["settings"])
+def _model(
+    arrays: Mapping[str, NDArray[Any]],
+    content: Mapping[str, Any],
+    functions: tuple[HistoryFeature, ...],
+) -> ContextModel:
+    settings = Settings(**{**content["settings"], "history_features": described(functions)})
     labels = tuple(str(label) for label in content["labels"])
     emission = np.asarray(arrays["emission"], np.float64)
-    histories = Histories.from_arrays(settings.streams(len(labels)), dict(arrays))
+    rows = [
+        {str(key): int(start) for key, start in one.items()}
+        for one in content.get("history_rows", [])
+    ]
+    if len(rows) != len(functions):
+        raise ArgumentError(f"history_rows must be {len(functions)}. Got {len(rows)}")
+    histories = Histories.from_arrays(
+        settings.streams(len(labels)), dict(arrays), ties(functions, labels, rows)
+    )
     for name, values in (("emission", emission), ("weights", histories.weights)):
         if not np.isfinite(values).all():
             raise ArgumentError(f"{name} must be finite")
@@ -395,6 +443,7 @@ def _model(arrays: Mapping[str, NDArray[Any]], content: Mapping[str, Any]) -> Co
         escape,
         settings,
         dict(content["training"]),
+        functions,
     )
 
 

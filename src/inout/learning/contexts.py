@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
+from inout.contexts.history_features import HistoryFeature, described
 from inout.contexts.model import ContextModel, Settings, mean_context_lengths
 from inout.contexts.observations import Observations, Sequences
 from inout.kernels.contexts.arrays import Columns, Targets
@@ -50,6 +51,7 @@ def fit_contexts(
     learn_escape: bool = False,
     shorter: bool = True,
     end: bool = False,
+    history_features: Sequence[HistoryFeature] = (),
     method: Method = "adagrad",
     epochs: int = 5,
     step: float = 0.2,
@@ -63,7 +65,8 @@ def fit_contexts(
 
     A sequence is a list of positions, each a mapping from features to values or a list of
     features; or an array [n, d]. `order`, `size`, `memory` ("order": as much as n-grams of this
-    order need), `beam`, `shorter` and `end` are those of `Settings`.
+    order and `history_features` need), `beam`, `shorter` and `end` are those of `Settings`.
+    `history_features` are functions of the labels before a position: see `HistoryFeature`.
 
     "adagrad": for each sequence, in an order drawn from `generator` for each of the `epochs`,
     contexts are selected and one step is made along the gradient: the features of the tags minus
@@ -97,14 +100,15 @@ def fit_contexts(
             )
     if method not in ("adagrad", "lbfgs"):
         raise ArgumentError(f"method must be adagrad or lbfgs. Got {method!r:.80}")
-    bound = (None if beam else max(order - 1, 1)) if memory == "order" else memory
+    longest = max((feature.length for feature in history_features), default=1)
+    bound = (None if beam else max(order - 1, longest)) if memory == "order" else memory
     if isinstance(bound, str):
         raise ArgumentError(f"memory must be a number, None or 'order'. Got {memory!r:.80}")
-    settings = Settings(order, size, bound, beam, shorter, end)
+    settings = Settings(order, size, bound, beam, shorter, end, described(history_features))
     names: dict[str, int] = {}
     seen = Observations.of(sequences, names, grow=True)
     labels = sorted({label for one in tags for label in one})
-    model = ContextModel.untrained(labels, list(names), settings)
+    model = ContextModel.untrained(labels, list(names), settings, history_features)
     if learn_escape:
         model = replace(model, escape=0.0)
     training = Training(

@@ -106,18 +106,28 @@ class Streams:
 
     @staticmethod
     def labels(
-        labels: int, lengths: Sequence[int], *, end: bool = False, deepest: bool = False
+        labels: int,
+        lengths: Sequence[int],
+        *,
+        end: bool = False,
+        deepest: bool = False,
+        further: Sequence[int] = (),
     ) -> Streams:
-        """One stream of labels, for chains, with histories of the given lengths (0: none)."""
-        actions = np.arange(labels + end, dtype=np.int32)[None]
-        used = np.zeros((1, max(lengths, default=0) + 1), np.bool_)
+        """One stream of labels, for chains, with histories of the given lengths (0: none).
+
+        `further` streams show the same, each with histories of one length.
+        """
+        count = 1 + len(further)
+        actions = np.tile(np.arange(labels + end, dtype=np.int32), (count, 1))
+        used = np.zeros((count, max(*lengths, *further, 0, 0) + 1), np.bool_)
         used[0, list(lengths)] = True
-        no = np.zeros(1, np.bool_)
+        used[range(1, count), list(further)] = True
+        no = np.zeros(count, np.bool_)
         return Streams(
             num_actions=labels + end,
             symbols=actions,
             places=actions,
-            widths=np.array([labels + end], np.int32),
+            widths=np.full(count, labels + end, np.int32),
             pairs=no,
             next_input=no,
             lengths=used,

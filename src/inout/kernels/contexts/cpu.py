@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from inout.kernels.contexts.histories.cpu import IS_FULL, child, row
+from inout.kernels.contexts.histories.cpu import GROW_NODES, GROW_ROWS, IS_FULL, child, row
 from inout.kernels.exponential.cpu import FAST, exp_below
 
 UNBOUNDED = 1 << 30
@@ -112,6 +112,7 @@ def _find_rows(streams, table, num_weights, history, nodes, first, given, grow, 
     keys, values, row_starts, counts, stride = table
     depth = lengths.shape[1]
     for s in range(len(widths)):
+        new_node, new_row = grow[s] >= GROW_NODES, grow[s] >= GROW_ROWS
         for slot in range(len(nodes)):
             has_row = False
             for k in range(depth - 1, -1, -1):
@@ -122,8 +123,8 @@ def _find_rows(streams, table, num_weights, history, nodes, first, given, grow, 
                 place = history[nodes[slot], f]
                 if next_input[s]:
                     shown = ranges[s] + 2 + given + 1
-                    place = child(keys, values, row_starts, counts, stride, place, shown, grow)
-                found[slot, f] = row(row_starts, counts, place, widths[s], num_weights, grow)
+                    place = child(keys, values, row_starts, counts, stride, place, shown, new_node)
+                found[slot, f] = row(row_starts, counts, place, widths[s], num_weights, new_row)
                 has_row |= found[slot, f] >= 0
 
 
@@ -314,7 +315,12 @@ def _remember(streams, table, stars, strings, inputs, first, last, history, memo
         silent = False
         for a in range(shows.shape[1]):
             silent |= shows[s, a] < 0
+        longest = 0
+        for k in range(depth):
+            if lengths[s, k]:
+                longest = k
         own = s * depth
+        new_node = grow[s] >= GROW_NODES
         for node in range(first, last):
             source, length = parents[node], 1
             if silent and lens[source] + 1 > memory:
@@ -336,10 +342,10 @@ def _remember(streams, table, stars, strings, inputs, first, last, history, memo
                     continue
                 if pairs[s]:
                     shown += num_actions * (inputs[columns[v]] + 1)
-                for k in range(depth - 1, 0, -1):
+                for k in range(longest, 0, -1):
                     history[node, own + k] = child(
                         keys, values, row_starts, counts, stride, history[node, own + k - 1], shown,
-                        grow,
+                        new_node,
                     )  # fmt: skip
 
 
@@ -394,6 +400,7 @@ def select(
 ):  # fmt: skip
     """Select the contexts of all columns; returns the numbers of contexts, slots and edges.
 
+    `grow` [s]: of each stream, whether histories get nodes, or nodes and rows (GROW_…).
     Fills `nodes`, `slots` and `edges` (see `Lattice`). Stops where counts[IS_FULL] is set.
     """
     firsts, source_offsets, sources, first_actions, end_actions, inputs, rows, sizes = graph

@@ -219,7 +219,8 @@ def select(
     `memory`: how many symbols a context can remember; `escape`: added to the scores of what
     follows ⋆…⋆; `anchored`: only contexts that remember everything are chosen, as in beam search;
     `by`: whether contexts are chosen by their mass, that of what spells the `targets`, or both;
-    `grow`: whether histories that have no weights yet get some, of 0.
+    `grow`: whether histories that have no weights yet get some, of 0. Where histories share rows
+    (see `Ties`) and new ones turn up, all is done again with the rows that they have.
 
     Time: O(contexts · actions · log contexts) for each column, all of it compiled.
     """
@@ -247,28 +248,32 @@ def select(
     most_sources = int(np.diff(columns.source_offsets).max(initial=1))
     features = histories.begins.size
     longest = int(np.diff(aims[2]).max(initial=0))
-    while True:
-        node_offsets, slot_offsets, edge_offsets = (
-            np.zeros(columns.size + 1, np.int64) for _ in range(3)
-        )
-        parents, symbols, lens, places, lcs = (np.empty(num_nodes, np.int32) for _ in range(5))
-        is_anchored, forward = np.empty(num_nodes, np.bool_), np.empty(num_nodes)
-        history = np.empty((num_nodes, features), np.int32)
-        slot_nodes = np.empty(num_slots, np.int32)
-        slot_rows = np.empty((num_slots, features), np.int64)
-        edge_targets, scores = np.empty(num_edges, np.int32), np.empty(num_edges)
-        found = _select(
-            graph, *histories.arrays, emissions, aims, bound, float(escape), anchored, _BY[by],
-            grow,
-            (node_offsets, parents, symbols, lens, is_anchored, places, lcs, forward, history),
-            (slot_offsets, slot_nodes, slot_rows),
-            (edge_offsets, edge_targets, scores),
-            np.empty((num_nodes if targets is not None else 0, longest + 1)),
-            (most_slots, most_elements, most_sources),
-        )  # fmt: skip
-        if not histories.is_full:
-            break
-        histories.enlarge()
+    with histories.guard:
+        while True:
+            node_offsets, slot_offsets, edge_offsets = (
+                np.zeros(columns.size + 1, np.int64) for _ in range(3)
+            )
+            parents, symbols, lens, places, lcs = (np.empty(num_nodes, np.int32) for _ in range(5))
+            is_anchored, forward = np.empty(num_nodes, np.bool_), np.empty(num_nodes)
+            history = np.empty((num_nodes, features), np.int32)
+            slot_nodes = np.empty(num_slots, np.int32)
+            slot_rows = np.empty((num_slots, features), np.int64)
+            edge_targets, scores = np.empty(num_edges, np.int32), np.empty(num_edges)
+            found = _select(
+                graph, *histories.arrays, emissions, aims, bound, float(escape), anchored, _BY[by],
+                histories.growth(grow),
+                (node_offsets, parents, symbols, lens, is_anchored, places, lcs, forward, history),
+                (slot_offsets, slot_nodes, slot_rows),
+                (edge_offsets, edge_targets, scores),
+                np.empty((num_nodes if targets is not None else 0, longest + 1)),
+                (most_slots, most_elements, most_sources),
+            )  # fmt: skip
+            if histories.is_full:
+                histories.enlarge()
+            elif not histories.settle(
+                history[: found[0]], (parents, symbols, lens, is_anchored), grow=grow
+            ):
+                break
     nodes, slots, edges = found
     return Lattice(
         columns=columns,

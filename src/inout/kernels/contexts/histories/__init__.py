@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,14 @@ from numpy.typing import NDArray
 from inout._core.errors import ArgumentError
 from inout.kernels.contexts.arrays import Integers, Numbers, Streams
 from inout.kernels.contexts.histories import cpu
+from inout.kernels.contexts.histories.ties import BEGIN, LOCK, STAR, Ties
 
 if TYPE_CHECKING:
     from inout.kernels.contexts.op import Lattice
 
 Vector = NDArray[np.float64]
+
+_TIED = 1 << 20  # new histories after which those that share rows are forgotten
 
 _reinsert: Callable[..., Any] = cpu.reinsert
 _child: Callable[..., Any] = cpu.child
@@ -30,14 +34,17 @@ class Histories:
     """The weights of all features (history, action): a row for each history that has occurred.
 
     A history is a node: node and symbol lead to the node of the string with this symbol more, by
-    a hash table. It is exact: no two histories share a row. Histories that have no row count 0.
-    Memory: widths[s] numbers for each history, twice more in training.
+    a hash table. It is exact: no two histories share a row, except where `ties` say so. Histories
+    that have no row count 0. Memory: widths[s] numbers for each history, twice more in training.
     """
 
-    BEGIN, STAR = -1, -2  # beside 0, 1, … in strings that are given to `row`
+    BEGIN, STAR = BEGIN, STAR  # beside 0, 1, … in strings that are given to `row`
 
-    def __init__(self, streams: Streams) -> None:
+    def __init__(self, streams: Streams, ties: Ties | None = None) -> None:
         self.streams = streams
+        self.ties = Ties([None] * len(streams.widths)) if ties is None else ties
+        self._tied = list(self.ties.lengths(streams))
+        self._most_nodes = _TIED  # then the table is cleared of them
         shown = streams.num_actions * np.where(streams.pairs, streams.num_inputs + 1, 1)
         self._ranges = shown.astype(np.int64)  # [s]: behind the symbols: beginning, ⋆, inputs
         stride = int(self._ranges.max(initial=0)) + 2 + streams.num_inputs + 1
@@ -61,7 +68,7 @@ class Histories:
         for s, symbol in enumerate(self._ranges + which):
             nodes[s, 0] = s
             for k in range(streams.depth):
-                grown = partial(self._child, nodes[s, k], symbol)
+                grown = partial(self._child, int(nodes[s, k]), int(symbol))
                 nodes[s, k + 1] = self._sure(grown)
         return nodes
 
@@ -173,14 +180,57 @@ class Histories:
         self._sure(find)
         return starts
 
+    @property
+    def guard(self) -> AbstractContextManager[Any]:
+        """To be held during a selection, which adds histories even where nothing is learned."""
+        return LOCK if self._tied else nullcontext()
+
+    def growth(self, grow: bool) -> NDArray[np.int8]:
+        """What new histories of each stream get in a selection: [s]; see `cpu.GROW_NODES`."""
+        found = np.full(len(self.streams.widths), cpu.GROW_ROWS if grow else 0, np.int8)
+        found[[s for s, _ in self._tied]] = cpu.GROW_NODES
+        return found
+
+    def settle(self, nodes: Integers, strings: tuple[Any, ...], *, grow: bool) -> bool:
+        """Whether contexts have histories that got a row only now: select again; see `Ties`."""
+        if not self._tied:
+            return False
+        if self.ties.settle(self, nodes, strings, grow):
+            return True
+        if self.num_nodes > self._most_nodes:
+            self._forget()
+        return False
+
+    def starts(self, nodes: Integers) -> Numbers:
+        """Where the rows of nodes begin, or why they have none."""
+        return self._row_starts[nodes]
+
+    def tie(self, nodes: Integers, starts: Numbers) -> None:
+        """Say where the rows of nodes begin."""
+        self._row_starts[nodes] = starts
+
+    def new_row(self, stream: int) -> int:
+        """A row of zeros; where it begins."""
+        start, width = self.num_weights, int(self.streams.widths[stream])
+        while start + width > len(self._weights):
+            self.enlarge()
+        self._counts[cpu.WEIGHTS] += width
+        return start
+
+    def _forget(self) -> None:
+        """Drop the histories that share rows: functions will be asked again."""
+        kept = self.to_arrays()
+        self._fill(kept["keys"], kept["row_starts"])
+
     def items(self) -> Iterator[tuple[int, tuple[int, ...], int | None, slice]]:
         """(stream, symbols, next input, place of the weights) of every history that has some.
 
-        Symbols are as `row` takes them.
+        Symbols are as `row` takes them. Those that share rows are in `shared_items`.
         """
         roots = len(self.streams.widths)
         found: list[tuple[int, tuple[int, ...], int | None]] = [(s, (), None) for s in range(roots)]
-        for key in self.to_arrays()["keys"].tolist():
+        kept = self.to_arrays()
+        for key in kept["keys"].tolist():
             stream, symbols, _ = found[key // self._stride]
             symbol, own = key % self._stride, int(self._ranges[stream])
             if symbol < own + 2:
@@ -188,10 +238,17 @@ class Histories:
                 found.append((stream, (*symbols, shown), None))
             else:
                 found.append((stream, symbols, symbol - own - 3))
-        for (stream, symbols, given), start in zip(found, self._row_starts.tolist(), strict=False):
+        for (stream, symbols, given), start in zip(found, kept["row_starts"].tolist(), strict=True):
             if start >= 0:
                 width = int(self.streams.widths[stream])
                 yield stream, symbols, given, slice(start, start + width)
+
+    def shared_items(self) -> Iterator[tuple[int, str, slice]]:
+        """(stream, key, place of the weights) of all histories that share rows."""
+        for s, _ in self._tied:
+            width = int(self.streams.widths[s])
+            for key, start in self.ties.rows[s].items():
+                yield s, key, slice(start, start + width)
 
     def add_gradient(self, lattice: Lattice, edge_weights: Vector, scale: float = 1.0) -> None:
         """Add the weights of edges to the gradient, for the next step of `adagrad`."""
@@ -247,51 +304,74 @@ class Histories:
 
     def copy(self) -> Histories:
         """The same weights in a table of their own, without what training remembers."""
-        return Histories.from_arrays(self.streams, self.to_arrays())
+        return Histories.from_arrays(self.streams, self.to_arrays(), self.ties.copy())
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """All there is to keep, for `from_arrays`."""
-        used = np.flatnonzero(self._keys >= 0)
-        order = used[np.argsort(self._values[used])]
-        return {
-            "keys": self._keys[order],
-            "row_starts": self._row_starts[: self.num_nodes].copy(),
-            "weights": self.weights.copy(),
-        }
+        """All there is to keep, for `from_arrays`, beside `ties`.
+
+        Histories that share rows are left out: their keys say all about them.
+        """
+        with self.guard:
+            used = np.flatnonzero(self._keys >= 0)
+            keys = self._keys[used[np.argsort(self._values[used])]]
+            starts, weights = self._row_starts[: self.num_nodes].copy(), self.weights.copy()
+        if self._tied:
+            roots = len(self.streams.widths)
+            parents, symbols = np.divmod(keys, self._stride)
+            is_tied = np.zeros(len(starts), np.bool_)
+            is_tied[[s for s, _ in self._tied]] = True
+            for _ in range(self.streams.depth + 1):
+                is_tied[roots:] = is_tied[parents]
+            is_tied[:roots] = False
+            numbers = np.cumsum(~is_tied) - 1
+            is_kept = ~is_tied[roots:]
+            keys = numbers[parents[is_kept]] * self._stride + symbols[is_kept]
+            starts = starts[~is_tied]
+        return {"keys": keys, "row_starts": starts, "weights": weights}
 
     @staticmethod
-    def from_arrays(streams: Streams, arrays: dict[str, NDArray[Any]]) -> Histories:
+    def from_arrays(
+        streams: Streams, arrays: dict[str, NDArray[Any]], ties: Ties | None = None
+    ) -> Histories:
         """What `to_arrays` gave; `ArgumentError` if it does not fit together."""
-        found = Histories(streams)
+        found = Histories(streams, ties)
         roots = len(streams.widths)
         keys = np.asarray(arrays["keys"], np.int64)
         starts = np.asarray(arrays["row_starts"], np.int64)
         weights = np.asarray(arrays["weights"], np.float64)
-        count = len(starts)
         limit = len(weights) - int(streams.widths.max(initial=0))
+        shared = [place.start for _, _, place in found.shared_items()]
         fits = (
-            len(keys) == count - roots
+            len(keys) == len(starts) - roots
             and (keys >= 0).all()
             and (keys // found._stride < roots + np.arange(len(keys))).all()
             and len(np.unique(keys)) == len(keys)
             and (starts >= -1).all()
             and (starts <= max(limit, -1)).all()
+            and all(0 <= start <= limit for start in shared)
         )
         if not fits:
             raise ArgumentError("keys, row_starts and weights of histories do not fit together")
+        found._weights = np.concatenate([weights, np.zeros(1024)])
+        found._counts[cpu.WEIGHTS] = len(weights)
+        found._fill(keys, starts)
+        return found
+
+    def _fill(self, keys: Numbers, starts: Numbers) -> None:
+        """Replace all histories by those that `to_arrays` gave."""
+        count, roots = len(starts), len(self.streams.widths)
         size = 1024
         while size < 4 * count:
             size *= 2
-        found._keys = np.full(size, -1, np.int64)
-        found._values = np.zeros(size, np.int32)
-        found._row_starts = np.full(size, -1, np.int64)
-        found._row_starts[:count] = starts
-        found._weights = np.concatenate([weights, np.zeros(1024)])
+        self._keys = np.full(size, -1, np.int64)
+        self._values = np.zeros(size, np.int32)
+        self._row_starts = np.full(size, -1, np.int64)
+        self._row_starts[:count] = starts
         for node, key in zip(range(roots, count), keys, strict=True):
-            cpu.insert(found._keys, found._values, key, node)
-        found._counts[:] = count, len(weights), 0
-        found.begins, found.stars = found._repeated(0), found._repeated(1)
-        return found
+            cpu.insert(self._keys, self._values, key, node)
+        self._counts[cpu.NODES], self._counts[cpu.IS_FULL] = count, 0
+        self.begins, self.stars = self._repeated(0), self._repeated(1)
+        self._most_nodes = self.num_nodes + _TIED
 
 
 def _longer(array: NDArray[Any], fill: float, more: int = 0) -> NDArray[Any]:

@@ -11,6 +11,9 @@ SHIFT = np.uint64(32)
 # What `counts` holds.
 NODES, WEIGHTS, IS_FULL = 0, 1, 2
 
+# What histories of a stream that are new get: nothing, nodes, nodes and rows of weights.
+GROW_NOTHING, GROW_NODES, GROW_ROWS = 0, 1, 2
+
 
 @njit(cache=True, nogil=True, inline="always")
 def _slot(key, size):

@@ -1,0 +1,114 @@
+"""`HistoryFeature`: features of what a context remembers, by a function of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from inout._core.errors import ArgumentError
+from inout.kernels.contexts.histories.ties import BEGIN, STAR, KeyOf, Ties
+
+BEGINNING, ANYTHING = "^", "⋆"
+
+_TAKEN = ("x", "y", "escape")  # what the model calls its own features
+
+
+@dataclass(frozen=True)
+class HistoryFeature:
+    """A feature (key, label), where the key is a function of the labels that a context remembers.
+
+    `function` gets the last `length` labels before a position, the oldest first: "⋆" for one that
+    the context has forgotten, "^" for everything before the first. It gives a key, any string; or
+    None: no feature. All histories with one key share their weights, one for each label.
+
+    The function is called once or a few times for each history that occurs, and must always give
+    the same answer. It is not part of a saved model. Contexts must remember `length` labels or
+    more, so there may be many histories: what such features cost is mostly that.
+
+    >>> from inout.learning.contexts import fit_contexts
+    >>> def vowels(history):
+    ...     return str(sum(label in "aeiou" for label in history))
+    >>> words = [list("kanobitu"), list("abidune")] * 10
+    >>> blank = [[[] for _ in word] for word in words]  # nothing is known of the positions
+    >>> feature = HistoryFeature("vowels", 2, vowels)
+    >>> model = fit_contexts(blank, words, order=1, history_features=[feature])
+    >>> counts = model.expected_features(blank[:1])
+    >>> sorted({feature[1] for feature in counts if feature[0] == "vowels"})
+    ['0', '1', '2']
+    """
+
+    name: str
+    """What it is called, beside the key and the label, among the model's features."""
+
+    length: int
+    """How many labels the function sees."""
+
+    function: Callable[[tuple[str, ...]], str | None]
+
+    def __post_init__(self) -> None:
+        if not self.name or self.name in _TAKEN:
+            raise ArgumentError(
+                f"the name of a history feature must not be empty, nor {', '.join(_TAKEN)}, which "
+                f"the model's own have. Got {self.name!r:.80}"
+            )
+        if self.length < 1:
+            raise ArgumentError(
+                f"length of the history feature {self.name} must be at least 1. Got {self.length}"
+            )
+
+    def key(self, history: tuple[str, ...]) -> str | None:
+        """What the function says, checked."""
+        found = self.function(history)
+        if found is not None and not isinstance(found, str):
+            raise ArgumentError(
+                f"the function of the history feature {self.name} must give a string or None. "
+                f"Got {found!r:.80} for {' '.join(history)!r:.80}"
+            )
+        return found
+
+
+def described(features: Sequence[HistoryFeature]) -> tuple[tuple[str, int], ...]:
+    """The names and lengths of features, which must have different names."""
+    found = tuple((feature.name, feature.length) for feature in features)
+    names = [name for name, _ in found]
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise ArgumentError(
+            f"history_features must have different names. Got {repeated[0]!r:.80} more than once"
+        )
+    return found
+
+
+def in_order(
+    given: Sequence[HistoryFeature], wanted: Sequence[tuple[str, int]]
+) -> tuple[HistoryFeature, ...]:
+    """The features with these names and lengths, none missing and none beyond."""
+    own = {(feature.name, feature.length): feature for feature in given}
+    if sorted(described(given)) != sorted(wanted):
+        raise ArgumentError(
+            "history_features must be those that the model was trained with, whose functions are "
+            f"not in its file: {_listed(wanted)}. Got {_listed(described(given))}"
+        )
+    return tuple(own[one] for one in wanted)
+
+
+def _listed(features: Sequence[tuple[str, int]]) -> str:
+    return ", ".join(f"{name} (length {length})" for name, length in features) or "none"
+
+
+def ties(
+    features: Sequence[HistoryFeature],
+    labels: Sequence[str],
+    rows: Sequence[dict[str, int]] | None = None,
+) -> Ties:
+    """The features as ties of further streams, behind the one of n-grams; `rows` they have."""
+    if features and {BEGINNING, ANYTHING} & set(labels):
+        raise ArgumentError(
+            f"labels must not be {BEGINNING} or {ANYTHING}, which stand for the beginning and for "
+            "anything in the histories that functions get"
+        )
+    names = dict(enumerate(labels)) | {BEGIN: BEGINNING, STAR: ANYTHING}
+
+    def named(feature: HistoryFeature) -> KeyOf:
+        return lambda symbols: feature.key(tuple(names[symbol] for symbol in symbols))
+
+    return Ties([None, *map(named, features)], None if rows is None else [{}, *rows])
