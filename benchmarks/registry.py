@@ -96,6 +96,7 @@ WORKLOADS = {
             "contexts-align",
             "letters from phones with hidden alignments: contexts beside beams, error rates",
             "contexts_align",
+            seeded=True,
         ),
         Workload("rna", "RNA folding with the Pfold grammar: accuracy and speed", "rna"),
         Workload("gpu", "every dense family on an NVIDIA GPU; the bounds are for an H200", "gpu"),

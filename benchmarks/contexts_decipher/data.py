@@ -20,6 +20,7 @@ class Task:
     words: list[str]
     plain: Sentences
     cipher: Sentences
+    dev: Sentences  # plain text of yet other books
     key: NDArray[np.int64]  # the label that each symbol stands for
 
     @property
@@ -60,17 +61,19 @@ def load(labels: int, sentences: int, seed: int) -> Task:
     books = {book: number for number, book in enumerate(sorted({book for book, _ in rows}))}
     plain: dict[tuple[int, ...], None] = {}  # as ordered sets
     cipher: dict[tuple[int, ...], None] = {}
+    dev: dict[tuple[int, ...], None] = {}
     for book, text in rows:
         own = text.split()
         if len(own) < 3 or not all(word in numbers for word in own):
             continue
-        part = books[book] % 10
-        if part < 9:
-            (plain if part < 5 else cipher)[tuple(numbers[word] for word in own)] = None
+        number = books[book] % 10
+        part = plain if number < 5 else cipher if number < 9 else dev
+        part[tuple(numbers[word] for word in own)] = None
     symbols = np.random.default_rng(seed).permutation(labels)  # of each label
     return Task(
         words,
         [np.array(sentence) for sentence in plain],
         [symbols[list(sentence)] for sentence in list(cipher)[:sentences]],
+        [np.array(sentence) for sentence in dev],
         np.argsort(symbols),
     )

@@ -310,7 +310,7 @@ def _context_length(lattice: Lattice) -> NDArray[np.float64]:
     starts = lattice.node_offsets[:-1]
     largest = np.maximum.reduceat(lattice.forward, starts)
     inner = largest > -np.inf
-    inner[lattice.columns.firsts[1:] - 1] = False
+    inner[lattice.columns.firsts[:-1]] = inner[lattice.columns.firsts[1:] - 1] = False
     sizes = np.diff(lattice.node_offsets)
     shares = np.exp(lattice.forward - np.repeat(np.where(inner, largest, 0.0), sizes))
     totals = np.add.reduceat(shares, starts)[inner]

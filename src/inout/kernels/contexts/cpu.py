@@ -232,7 +232,9 @@ def _add_logs(a, b):
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _sum_classes(slot_scores, slot_forward, order, class_starts, num_classes, size, sums):
+def _sum_classes(
+    slot_scores, slot_forward, order, class_starts, num_classes, size, sums, largest, shares
+):
     """log of the mass of each element: class of slots, action."""
     for k in range(num_classes):
         own = sums[k * size : (k + 1) * size]
@@ -240,10 +242,25 @@ def _sum_classes(slot_scores, slot_forward, order, class_starts, num_classes, si
         scores = slot_scores[slot * size : (slot + 1) * size]
         for i in range(size):
             own[i] = slot_forward[slot] + scores[i]
+        if class_starts[k + 1] == class_starts[k] + 1:
+            continue
         for place in range(class_starts[k] + 1, class_starts[k + 1]):
             slot = order[place]
+            scores = slot_scores[slot * size : (slot + 1) * size]
             for i in range(size):
-                own[i] = _add_logs(own[i], slot_forward[slot] + slot_scores[slot * size + i])
+                own[i] = max(own[i], slot_forward[slot] + scores[i])
+        for i in range(size):
+            largest[i] = own[i] if own[i] > -np.inf else 0.0
+            own[i] = 0.0
+        for place in range(class_starts[k], class_starts[k + 1]):
+            slot = order[place]
+            scores = slot_scores[slot * size : (slot + 1) * size]
+            for i in range(size):
+                shares[i] = exp_below(slot_forward[slot] + scores[i] - largest[i])
+            for i in range(size):
+                own[i] += shares[i]
+        for i in range(size):
+            own[i] = np.log(own[i]) + largest[i] if own[i] > 0 else -np.inf
 
 
 @njit(cache=True, nogil=True)
@@ -493,8 +510,9 @@ def select(
             elements = num_classes * size
             own_values = values[:elements]
             _sum_classes(
-                own_scores, slot_forward, order, class_starts, num_classes, size, own_values
-            )
+                own_scores, slot_forward, order, class_starts, num_classes, size, own_values,
+                largest, shares,
+            )  # fmt: skip
             active[:elements] = False
             chosen = 0
             allowed = class_allowed[:num_classes]
