@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 
 from inout.kernels.contexts.histories.cpu import GROW_NODES, GROW_ROWS, IS_FULL, child, row
+from inout.kernels.contexts.targets.cpu import action, add_logs
 from inout.kernels.exponential.cpu import FAST, exp_below
 
 UNBOUNDED = 1 << 30
@@ -224,13 +225,6 @@ def _choose(values, allowed, size, wanted, heap, active):
     return added
 
 
-@njit(cache=True, nogil=True)
-def _add_logs(a, b):
-    if a < b:
-        a, b = b, a
-    return a if b == -np.inf else a + np.log1p(np.exp(b - a))
-
-
 @njit(cache=True, nogil=True, fastmath=FAST)
 def _sum_classes(
     slot_scores, slot_forward, order, class_starts, num_classes, size, sums, largest, shares
@@ -367,53 +361,49 @@ def _remember(streams, table, stars, strings, inputs, first, last, history, memo
 
 
 @njit(cache=True, nogil=True)
-def _place_in_target(target_symbols, first, size, string, t):
-    """(number of the action that writes the next symbol, -1: none; whether it writes nothing)."""
-    if target_symbols[first] < 0:
-        return 0, True
-    if t == len(string):
-        return -1, False
-    i = string[t] - target_symbols[first]
-    return (i if 0 <= i < size else -1), False
-
-
-@njit(cache=True, nogil=True)
 def _sum_targets(
-    target_symbols, first, size, string, slot_nodes, order, class_starts, num_classes, slot_scores,
-    aims, class_aims, sums,
+    targets, ranges, own_range, first, size, string, own_nodes, columns, order, class_starts,
+    num_classes, slot_scores, aims, class_aims, sums,
 ):  # fmt: skip
     """The mass of each element that spells the beginning of the target; of each class, by t."""
+    target_symbols, lows = targets[0], ranges[0]
+    low, high = own_range
     sums[:] = -np.inf
     for k in range(num_classes):
-        for t in range(len(string) + 1):
+        for t in range(low, high + 1):
             total = -np.inf
-            i, silent = _place_in_target(target_symbols, first, size, string, t)
+            i, _ = action(target_symbols, first, size, string, t)
             if i >= 0:
                 for place in range(class_starts[k], class_starts[k + 1]):
                     slot = order[place]
-                    mass = aims[slot_nodes[slot], t]
-                    if mass > -np.inf:
-                        total = _add_logs(total, mass + slot_scores[slot * size + i])
+                    v = own_nodes[slot]
+                    before = t - lows[columns[v]]
+                    if before < 0 or before >= aims.shape[1]:
+                        continue
+                    if aims[v, before] > -np.inf:
+                        total = add_logs(total, aims[v, before] + slot_scores[slot * size + i])
                 e = k * size + i
-                sums[e] = _add_logs(sums[e], total) if total > -np.inf else sums[e]
-            class_aims[k, t] = total
+                sums[e] = add_logs(sums[e], total) if total > -np.inf else sums[e]
+            class_aims[k, t - low] = total
 
 
 @njit(cache=True, nogil=True)
-def _add_targets(target_symbols, first, size, string, num_classes, into, class_aims, aims):
+def _add_targets(
+    targets, low_after, own_range, first, size, string, num_classes, into, class_aims, aims
+):
+    low, high = own_range
     for k in range(num_classes):
-        for t in range(len(string) + 1):
-            if class_aims[k, t] > -np.inf:
-                i, silent = _place_in_target(target_symbols, first, size, string, t)
-                v = into[k * size + i]
-                after = t if silent else t + 1
-                aims[v, after] = _add_logs(aims[v, after], class_aims[k, t])
+        for t in range(low, high + 1):
+            if class_aims[k, t - low] > -np.inf:
+                i, after = action(targets[0], first, size, string, t)
+                v, place = into[k * size + i], after - low_after
+                aims[v, place] = add_logs(aims[v, place], class_aims[k, t - low])
 
 
 @njit(cache=True, nogil=True)
 def select(
     graph, streams, table, stars, begins, weights, emissions, targets, memory, escape,
-    anchored_only, by, grow, nodes, slots, edges, aims, scratch_sizes,
+    anchored_only, by, grow, nodes, slots, edges, aims, written, scratch_sizes,
 ):  # fmt: skip
     """Select the contexts of all columns; returns the numbers of contexts, slots and edges.
 
@@ -519,9 +509,10 @@ def select(
             if by != BY_TARGET:
                 chosen += _choose(own_values, allowed, size, sizes[c], heap, active)
             if by != BY_MODEL:
+                low, high = written[0][own_sources].min(), written[1][own_sources].max()
                 _sum_targets(
-                    target_symbols, first, size, string, own_nodes, order, class_starts,
-                    num_classes, own_scores, aims, class_aims, aimed[:elements],
+                    targets, written, (low, high), first, size, string, own_nodes, columns, order,
+                    class_starts, num_classes, own_scores, aims, class_aims, aimed[:elements],
                 )  # fmt: skip
                 chosen += _choose(aimed, allowed, size, sizes[c], heap, active)
 
@@ -548,9 +539,11 @@ def select(
             )
             if by != BY_MODEL:
                 aims[base : base + new] = -np.inf
+                low, high = written[0][own_sources].min(), written[1][own_sources].max()
                 _add_targets(
-                    target_symbols, first, size, string, num_classes, own_into, class_aims, aims
-                )
+                    targets, written[0][c], (low, high), first, size, string, num_classes,
+                    own_into, class_aims, aims,
+                )  # fmt: skip
             for k in range(num_classes):
                 for place in range(class_starts[k], class_starts[k + 1]):
                     start = num_edges + order[place] * size

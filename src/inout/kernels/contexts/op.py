@@ -15,6 +15,7 @@ from inout.kernels.contexts import cpu
 from inout.kernels.contexts.arrays import Columns, Integers, Numbers, Targets
 from inout.kernels.contexts.histories import Histories
 from inout.kernels.contexts.inference import cpu as passes
+from inout.kernels.contexts.targets import cpu as spelling
 
 Vector = NDArray[np.float64]
 By = Literal["model", "target", "hybrid"]
@@ -28,7 +29,9 @@ _score_edges: Callable[..., Any] = cpu.score_edges
 _forward: Callable[..., Any] = passes.forward
 _backward: Callable[..., Any] = passes.backward
 _best: Callable[..., Any] = passes.best
-_constrained: Callable[..., Any] = passes.constrained
+_written: Callable[..., Any] = spelling.written
+_constrained: Callable[..., Any] = spelling.constrained
+_best_given: Callable[..., Any] = spelling.best_given
 _count_actions: Callable[..., Any] = passes.count_actions
 
 
@@ -113,18 +116,22 @@ class Lattice:
 
     def constrained(self, targets: Targets) -> Constrained:
         """The paths that write the target of each example."""
+        log_z, posteriors = np.empty(self.columns.num_examples), np.empty(len(self.scores))
+        _constrained(*self._states(targets), log_z, posteriors)
+        return Constrained(log_z, posteriors)
+
+    def _states(self, targets: Targets) -> tuple[Any, ...]:
+        """What the passes over (context, written symbols) take."""
         if len(targets.offsets) != self.columns.num_examples + 1:
             raise ArgumentError(
                 f"targets must have {self.columns.num_examples} strings. "
                 f"Got {len(targets.offsets) - 1}"
             )
-        log_z, posteriors = np.empty(self.columns.num_examples), np.empty(len(self.scores))
+        columns = _graph_of_targets(self.columns)
+        strings = targets.symbols, targets.strings, targets.offsets
+        ranges, width = _ranges(self.columns, strings)
         most = int(np.diff(self.node_offsets[self.columns.firsts]).max(initial=1))
-        _constrained(
-            self._arrays, self.columns.first_actions, self.scores,
-            (targets.symbols, targets.strings, targets.offsets), most, log_z, posteriors,
-        )  # fmt: skip
-        return Constrained(log_z, posteriors)
+        return self._arrays, columns, self.scores, strings, ranges, (most, width)
 
     def rescored(self, scores: Vector) -> Lattice:
         """The same contexts with other scores of the edges: [e]."""
@@ -164,6 +171,14 @@ class Lattice:
         offsets = np.empty(self.columns.num_examples + 1, np.int64)
         _best(self._arrays, self.scores, values, edges, offsets)
         return edges[: offsets[-1]], offsets, values[self.ends]
+
+    def best_given(self, targets: Targets) -> tuple[Numbers, Numbers, Vector]:
+        """The same among the paths that write the target of each example."""
+        edges = np.empty(self.columns.size, np.int64)
+        offsets = np.empty(self.columns.num_examples + 1, np.int64)
+        scores = np.empty(self.columns.num_examples)
+        _best_given(*self._states(targets), edges, offsets, scores)
+        return edges[: offsets[-1]], offsets, scores
 
     def actions(self, edges: Numbers) -> Numbers:
         """The action of each of some edges."""
@@ -247,7 +262,9 @@ def select(
     )
     most_sources = int(np.diff(columns.source_offsets).max(initial=1))
     features = histories.begins.size
-    longest = int(np.diff(aims[2]).max(initial=0))
+    ranges, width = (np.zeros((2, 0), np.int64), 1)
+    if targets is not None:
+        ranges, width = _ranges(columns, aims)
     with histories.guard:
         while True:
             node_offsets, slot_offsets, edge_offsets = (
@@ -265,7 +282,7 @@ def select(
                 (node_offsets, parents, symbols, lens, is_anchored, places, lcs, forward, history),
                 (slot_offsets, slot_nodes, slot_rows),
                 (edge_offsets, edge_targets, scores),
-                np.empty((num_nodes if targets is not None else 0, longest + 1)),
+                np.empty((num_nodes if targets is not None else 0, width)), ranges,
                 (most_slots, most_elements, most_sources),
             )  # fmt: skip
             if histories.is_full:
@@ -290,6 +307,17 @@ def select(
         edge_targets=edge_targets[:edges],
         scores=scores[:edges],
     )
+
+
+def _graph_of_targets(columns: Columns) -> tuple[Any, ...]:
+    return columns.firsts, columns.source_offsets, columns.sources, columns.first_actions
+
+
+def _ranges(columns: Columns, strings: tuple[Any, ...]) -> tuple[Numbers, int]:
+    """The least and the largest number of symbols written at each column: [2 c]; most choices."""
+    ranges = np.zeros((2, columns.size), np.int64)
+    width = _written(_graph_of_targets(columns), strings, ranges[0], ranges[1])
+    return ranges, int(width)
 
 
 def _checked_memory(memory: int | None, histories: Histories) -> int:

@@ -1,21 +1,15 @@
-"""Passes over a lattice of selected contexts: forward, backward, the best path, given targets."""
+"""Passes over a lattice of selected contexts: forward, backward, the best path."""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
 
+from inout.kernels.contexts.targets.cpu import add_logs
 from inout.kernels.exponential.cpu import exp_below
 
 # `lattice` is (firsts, node_offsets, slot_offsets, slot_nodes, edge_offsets, edge_targets,
 # sizes): see `Lattice`. sizes[c] is the number of actions into column c.
-
-
-@njit(cache=True, nogil=True)
-def _add_logs(a, b):
-    if a < b:
-        a, b = b, a
-    return a if b == -np.inf else a + np.log1p(np.exp(b - a))
 
 
 @njit(cache=True, nogil=True)
@@ -87,7 +81,7 @@ def backward(lattice, scores, ahead, values, posteriors):
                     shares[i] = exp_below(own[i] - largest)
                 for i in range(size):
                     total += shares[i]
-                values[v] = _add_logs(values[v], largest + np.log(total))
+                values[v] = add_logs(values[v], largest + np.log(total))
                 share = 0.0
                 if log_z > -np.inf and ahead[v] > -np.inf:
                     share = exp_below(min(ahead[v] + largest - log_z, 0.0))
@@ -127,68 +121,6 @@ def best(lattice, scores, values, edges, offsets):
         for k in range(length):
             edges[offsets[b] + k] = path[length - 1 - k]
         offsets[b + 1] = offsets[b] + length
-
-
-@njit(cache=True, nogil=True)
-def _action(target_symbols, first, size, string, t):
-    """(number of the action that writes the next symbol, -1: none; symbols written by then)."""
-    if target_symbols[first] < 0:
-        return 0, t
-    if t == len(string):
-        return -1, t
-    i = string[t] - target_symbols[first]
-    return (i if 0 <= i < size else -1), t + 1
-
-
-@njit(cache=True, nogil=True)
-def constrained(lattice, first_actions, scores, targets, most_nodes, log_z, posteriors):
-    """log of the sum over the paths that write the target of each example; posteriors of edges."""
-    firsts, node_offsets, slot_offsets, slot_nodes, edge_offsets, edge_targets, sizes = lattice
-    symbols, strings, offsets = targets
-    posteriors[:] = 0.0
-    longest = 0
-    for b in range(len(firsts) - 1):
-        longest = max(longest, offsets[b + 1] - offsets[b])
-    ahead = np.empty((most_nodes, longest + 1), np.float64)
-    behind = np.empty((most_nodes, longest + 1), np.float64)
-    for b in range(len(firsts) - 1):
-        string = strings[offsets[b] : offsets[b + 1]]
-        lo, hi = node_offsets[firsts[b]], node_offsets[firsts[b + 1]]
-        ahead[: hi - lo] = -np.inf
-        behind[: hi - lo] = -np.inf
-        ahead[0, 0] = 0.0
-        for c in range(firsts[b] + 1, firsts[b + 1]):
-            for slot in range(slot_offsets[c], slot_offsets[c + 1]):
-                v = slot_nodes[slot] - lo
-                start = edge_offsets[c] + (slot - slot_offsets[c]) * sizes[c]
-                for t in range(len(string) + 1):
-                    if ahead[v, t] == -np.inf:
-                        continue
-                    i, after = _action(symbols, first_actions[c], sizes[c], string, t)
-                    if i >= 0 and scores[start + i] > -np.inf:
-                        u = edge_targets[start + i] - lo
-                        ahead[u, after] = _add_logs(
-                            ahead[u, after], ahead[v, t] + scores[start + i]
-                        )
-        log_z[b] = ahead[hi - lo - 1, len(string)]
-        if log_z[b] == -np.inf:
-            continue
-        behind[hi - lo - 1, len(string)] = 0.0
-        for c in range(firsts[b + 1] - 1, firsts[b], -1):
-            for slot in range(slot_offsets[c], slot_offsets[c + 1]):
-                v = slot_nodes[slot] - lo
-                start = edge_offsets[c] + (slot - slot_offsets[c]) * sizes[c]
-                for t in range(len(string) + 1):
-                    if ahead[v, t] == -np.inf:
-                        continue
-                    i, after = _action(symbols, first_actions[c], sizes[c], string, t)
-                    if i < 0:
-                        continue
-                    value = scores[start + i] + behind[edge_targets[start + i] - lo, after]
-                    if value > -np.inf:
-                        behind[v, t] = _add_logs(behind[v, t], value)
-                        share = ahead[v, t] + value - log_z[b]
-                        posteriors[start + i] += np.exp(min(share, 0.0))
 
 
 @njit(cache=True, nogil=True)

@@ -1,4 +1,9 @@
-"""The best path of a lattice of contexts that writes a given string."""
+"""Paths of a lattice of contexts that write given strings: their sum, and the best of them.
+
+A state is a context and how much of the string is written. At a column that can only be between
+lows[c] and highs[c] symbols, in a chain exactly one number: a state is stored as [context,
+written - lows[c]].
+"""
 
 from __future__ import annotations
 
@@ -7,20 +12,121 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def best_given(lattice, first_actions, scores, targets, most_nodes, edges, offsets, found):
+def written(columns, targets, lows, highs):
+    """How many symbols can be written at each column; returns the largest number of choices.
+
+    Where lows[c] > highs[c] nothing can have been written: the string is too short.
+    """
+    firsts, source_offsets, sources, first_actions = columns
+    symbols, strings, offsets = targets
+    width = 1
+    for b in range(len(firsts) - 1):
+        length = offsets[b + 1] - offsets[b]
+        for c in range(firsts[b], firsts[b + 1]):
+            lows[c], highs[c] = 0, 0
+            if source_offsets[c] == source_offsets[c + 1]:
+                continue
+            low, high = length + 1, -1
+            for s in range(source_offsets[c], source_offsets[c + 1]):
+                low = min(low, lows[sources[s]])
+                high = max(high, highs[sources[s]])
+            more = 0 if symbols[first_actions[c]] < 0 else 1
+            lows[c], highs[c] = low + more, min(high + more, length)
+            width = max(width, high - low + 1)
+    return width
+
+
+@njit(cache=True, nogil=True)
+def action(target_symbols, first, size, string, t):
+    """(number of the action that writes the next symbol, -1: none; symbols written by then)."""
+    if target_symbols[first] < 0:
+        return 0, t
+    if t >= len(string):
+        return -1, t
+    i = string[t] - target_symbols[first]
+    return (i if 0 <= i < size else -1), t + 1
+
+
+@njit(cache=True, nogil=True)
+def add_logs(a, b):
+    """log(exp a + exp b)."""
+    if a < b:
+        a, b = b, a
+    return a if b == -np.inf else a + np.log1p(np.exp(b - a))
+
+
+@njit(cache=True, nogil=True)
+def constrained(lattice, columns, scores, targets, ranges, sizes_of_states, log_z, posteriors):
+    """log of the sum over the paths that write the target of each example; posteriors of edges."""
+    firsts, node_offsets, slot_offsets, slot_nodes, edge_offsets, edge_targets, sizes = lattice
+    _, source_offsets, sources, first_actions = columns
+    symbols, strings, offsets = targets
+    lows, highs = ranges
+    posteriors[:] = 0.0
+    ahead = np.empty(sizes_of_states, np.float64)
+    behind = np.empty(sizes_of_states, np.float64)
+    for b in range(len(firsts) - 1):
+        string = strings[offsets[b] : offsets[b + 1]]
+        lo, hi = node_offsets[firsts[b]], node_offsets[firsts[b + 1]]
+        ahead[: hi - lo] = -np.inf
+        behind[: hi - lo] = -np.inf
+        ahead[0, 0] = 0.0
+        for c in range(firsts[b] + 1, firsts[b + 1]):
+            start = edge_offsets[c]
+            for s in range(source_offsets[c], source_offsets[c + 1]):
+                d = sources[s]
+                for v in range(node_offsets[d] - lo, node_offsets[d + 1] - lo):
+                    for t in range(lows[d], highs[d] + 1):
+                        before = ahead[v, t - lows[d]]
+                        if before == -np.inf:
+                            continue
+                        i, after = action(symbols, first_actions[c], sizes[c], string, t)
+                        if i >= 0 and scores[start + i] > -np.inf:
+                            u, place = edge_targets[start + i] - lo, after - lows[c]
+                            ahead[u, place] = add_logs(ahead[u, place], before + scores[start + i])
+                    start += sizes[c]
+        end = firsts[b + 1] - 1
+        log_z[b] = -np.inf
+        if lows[end] <= len(string) <= highs[end]:
+            log_z[b] = ahead[hi - lo - 1, len(string) - lows[end]]
+        if log_z[b] == -np.inf:
+            continue
+        behind[hi - lo - 1, len(string) - lows[end]] = 0.0
+        for c in range(end, firsts[b], -1):
+            start = edge_offsets[c]
+            for s in range(source_offsets[c], source_offsets[c + 1]):
+                d = sources[s]
+                for v in range(node_offsets[d] - lo, node_offsets[d + 1] - lo):
+                    for t in range(lows[d], highs[d] + 1):
+                        own = t - lows[d]
+                        if ahead[v, own] == -np.inf:
+                            continue
+                        i, after = action(symbols, first_actions[c], sizes[c], string, t)
+                        if i < 0:
+                            continue
+                        u = edge_targets[start + i] - lo
+                        value = scores[start + i] + behind[u, after - lows[c]]
+                        if value > -np.inf:
+                            behind[v, own] = add_logs(behind[v, own], value)
+                            share = ahead[v, own] + value - log_z[b]
+                            posteriors[start + i] += np.exp(min(share, 0.0))
+                    start += sizes[c]
+
+
+@njit(cache=True, nogil=True)
+def best_given(lattice, columns, scores, targets, ranges, sizes_of_states, edges, offsets, found):
     """The best path of each example that writes its target, as edges in order; its score.
 
-    A state is a context and how much of the target is written. Of paths of the same score the one
-    whose last edges come first is taken.
+    Of paths of the same score the one whose last edges come first is taken.
     """
     firsts, node_offsets, slot_offsets, slot_nodes, edge_offsets, edge_targets, sizes = lattice
+    _, source_offsets, sources, first_actions = columns
     symbols, strings, string_offsets = targets
-    longest = 0
-    for b in range(len(firsts) - 1):
-        longest = max(longest, string_offsets[b + 1] - string_offsets[b])
-    values = np.empty((most_nodes, longest + 1), np.float64)
-    back = np.empty((most_nodes, longest + 1), np.int64)  # the best edge into each state
-    origins = np.empty((most_nodes, longest + 1), np.int32)
+    lows, highs = ranges
+    values = np.empty(sizes_of_states, np.float64)
+    back = np.empty(sizes_of_states, np.int64)  # the best edge into each state
+    origins = np.empty(sizes_of_states, np.int32)
+    places = np.empty(sizes_of_states, np.int32)  # how much was written before it
     path = np.empty(len(sizes) + 1, np.int64)
     offsets[0] = 0
     for b in range(len(firsts) - 1):
@@ -30,35 +136,30 @@ def best_given(lattice, first_actions, scores, targets, most_nodes, edges, offse
         back[: hi - lo] = -1
         values[0, 0] = 0.0
         for c in range(firsts[b] + 1, firsts[b + 1]):
-            silent = symbols[first_actions[c]] < 0
-            for slot in range(slot_offsets[c], slot_offsets[c + 1]):
-                v = slot_nodes[slot] - lo
-                start = edge_offsets[c] + (slot - slot_offsets[c]) * sizes[c]
-                for t in range(len(string) + 1):
-                    if values[v, t] == -np.inf:
-                        continue
-                    i, after = 0, t
-                    if not silent:
-                        if t == len(string):
+            start = edge_offsets[c]
+            for s in range(source_offsets[c], source_offsets[c + 1]):
+                d = sources[s]
+                for v in range(node_offsets[d] - lo, node_offsets[d + 1] - lo):
+                    for t in range(lows[d], highs[d] + 1):
+                        own = t - lows[d]
+                        i, after = action(symbols, first_actions[c], sizes[c], string, t)
+                        if i < 0 or values[v, own] == -np.inf:
                             continue
-                        i, after = string[t] - symbols[first_actions[c]], t + 1
-                        if i < 0 or i >= sizes[c]:
-                            continue
-                    value = values[v, t] + scores[start + i]
-                    u = edge_targets[start + i] - lo
-                    if value > values[u, after]:
-                        values[u, after] = value
-                        back[u, after], origins[u, after] = start + i, v
-        v, t, length = hi - lo - 1, len(string), 0
-        found[b] = values[v, t]
-        c = firsts[b + 1] - 1
-        while back[v, t] >= 0:
-            e = back[v, t]
-            path[length] = e
-            length += 1
-            while e < edge_offsets[c]:
-                c -= 1
-            v, t = origins[v, t], t - (0 if symbols[first_actions[c]] < 0 else 1)
+                        value = values[v, own] + scores[start + i]
+                        u, place = edge_targets[start + i] - lo, after - lows[c]
+                        if value > values[u, place]:
+                            values[u, place], back[u, place] = value, start + i
+                            origins[u, place], places[u, place] = v, own
+                    start += sizes[c]
+        end = firsts[b + 1] - 1
+        length, found[b] = 0, -np.inf
+        if lows[end] <= len(string) <= highs[end]:
+            v, t = hi - lo - 1, len(string) - lows[end]
+            found[b] = values[v, t]
+            while back[v, t] >= 0:
+                path[length] = back[v, t]
+                length += 1
+                v, t = origins[v, t], places[v, t]
         for k in range(length):
             edges[offsets[b] + k] = path[length - 1 - k]
         offsets[b + 1] = offsets[b] + length
