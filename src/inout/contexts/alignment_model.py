@@ -21,62 +21,22 @@ from inout._core.errors import ArgumentError, FileError
 from inout._core.lazy import lazy_property
 from inout.contexts.alignment import Alignment
 from inout.contexts.alignment_actions import (
-    MOST_LETTERS,
     alignment_columns,
     alignment_of_actions,
     alignment_streams,
     letter_targets,
 )
+from inout.contexts.alignment_settings import AlignmentSettings
 from inout.io.files import read_bytes, write_bytes
 from inout.kernels.contexts.arrays import Columns, Numbers, Targets
 from inout.kernels.contexts.histories import Histories
 from inout.kernels.contexts.op import By, Constrained, Lattice, select
-from inout.kernels.contexts.targets import best_given
 
 VERSION = 1
 CHUNK = 64  # inputs whose lattices are in memory at a time
 
 _KEY = "inout-alignment"
 _UNREADABLE = (SafetensorError, KeyError, TypeError, ValueError, RecursionError)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AlignmentSettings:
-    """How many contexts there are and what they remember, and which alignments there are."""
-
-    size: int = 20
-    """Contexts of each column: of each number of letters of each symbol of the input."""
-
-    memory: int | None = None
-    """Most edges that a context remembers."""
-
-    beam: bool = False
-    """Beam search: only whole strings are remembered, and what falls off is lost."""
-
-    escape: float = 0.0
-    """Added to the score of what follows a context that remembers nothing; a beam's is -inf."""
-
-    most_letters: int = MOST_LETTERS
-    many_to_many: bool = False
-
-    def __post_init__(self) -> None:
-        at_least("size", self.size, 1)
-        at_least("most_letters", self.most_letters, 1)
-        if self.memory is not None:
-            at_least("memory", self.memory, 1)
-        if not self.escape < math.inf:
-            raise ArgumentError(f"escape must be finite or -inf. Got {self.escape}")
-
-    @property
-    def columns(self) -> dict[str, Any]:
-        """The arguments of `alignment_columns`."""
-        return {"most_letters": self.most_letters, "many_to_many": self.many_to_many}
-
-    @property
-    def selection(self) -> dict[str, Any]:
-        """The arguments of `select`."""
-        escape = -math.inf if self.beam else self.escape
-        return {"memory": self.memory, "anchored": self.beam, "escape": escape}
 
 
 @dataclass(frozen=True)
@@ -198,7 +158,7 @@ class AlignmentModel:
             lattice = self.lattice(self.columns(self.numbered_inputs(own)))
             targets = self.targets(given)
             constrained = lattice.constrained(targets)
-            alignments = list(self._alignments(own, lattice, best_given(lattice, targets)))
+            alignments = list(self._alignments(own, lattice, lattice.best_given(targets)))
             found += _outputs(given, _differences(constrained, lattice), alignments)
         return found
 

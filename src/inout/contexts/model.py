@@ -16,6 +16,7 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 from torch import Tensor
 
+from inout._core.checks import at_least
 from inout._core.errors import ArgumentError, FileError
 from inout._core.lazy import lazy_property
 from inout.contexts.chain import ContextChain
@@ -31,7 +32,9 @@ from inout.kernels.contexts.op import By, Lattice, select
 VERSION = 1
 
 _KEY = "inout-contexts"
-_UNREADABLE = (SafetensorError, KeyError, TypeError, ValueError, RecursionError)
+_UNREADABLE = (
+    SafetensorError, AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError,
+)  # fmt: skip
 _TOGETHER = 4096  # positions whose lattices are in memory at a time
 
 
@@ -62,14 +65,13 @@ class Settings:
     """The names and lengths of features by functions: see `HistoryFeature`."""
 
     def __post_init__(self) -> None:
-        if self.order < 1:
-            raise ArgumentError(f"order must be at least 1. Got {self.order}")
-        if self.size < 0:
-            raise ArgumentError(f"size must be at least 0. Got {self.size}")
-        if self.memory is not None and self.memory < max(self.order - 1, 1):
+        at_least("order", self.order, 1)
+        at_least("size", self.size, 0)
+        least = max(self.order - 1, 1)
+        if self.memory is not None and at_least("memory", self.memory, 0) < least:
             raise ArgumentError(
-                f"memory must be at least {max(self.order - 1, 1)}, for n-grams of order "
-                f"{self.order}; None: no bound. Got {self.memory}"
+                f"memory must be at least {least}, for n-grams of order {self.order}; None: no "
+                f"bound. Got {self.memory}"
             )
         for name, length in self.history_features:
             if self.memory is not None and self.memory < length:
@@ -231,12 +233,12 @@ class ContextModel:
         marginals = lattice.emission_counts(lattice.posteriors)[:, : len(self.labels)]
         edges, offsets, scores = lattice.best()
         actions = lattice.actions(edges)
-        confidences = np.exp(np.minimum(scores - lattice.log_partition, 0.0))
+        confidences = np.exp(log_shares(lattice, scores))
         lengths = mean_context_lengths(lattice)
         found = []
         for b in range(len(seen.lengths)):
             lo, hi = seen.starts[b], seen.starts[b + 1]
-            best = actions[offsets[b] : offsets[b] + hi - lo]
+            best = actions[offsets[b] : offsets[b + 1]][: hi - lo]  # without the end
             found.append(
                 Tagging(
                     [self.labels[y] for y in best],
@@ -251,10 +253,11 @@ class ContextModel:
         self, sequences: Sequences, tags: Sequence[Sequence[str]], size: int | None = None
     ) -> NDArray[np.float64]:
         """log p(tags | sequence) of each sequence: [b]."""
-        lattice = self.select(self.observe(sequences), size)
-        return np.asarray(
-            lattice.constrained(self.targets(tags)).log_partition - lattice.log_partition
-        )
+        seen = self.observe(sequences)
+        if list(map(len, tags)) != seen.lengths.tolist():
+            raise ArgumentError("tags must be one for each position of each sequence")
+        lattice = self.select(seen, size)
+        return log_shares(lattice, lattice.constrained(self.targets(tags)).log_partition)
 
     def chain(self, sequences: Sequences, emissions: Tensor | None = None) -> ContextChain:
         """The distribution over the labels of sequences [b], the selected contexts being fixed.
@@ -456,6 +459,13 @@ def mean_context_lengths(lattice: Lattice) -> NDArray[np.float64]:
     weights = lattice.mass * lattice.lengths
     sums = np.add.reduceat(weights, lattice.node_offsets[firsts[:-1]])
     return np.asarray(sums / np.maximum(np.diff(firsts) - 2, 1))
+
+
+def log_shares(lattice: Lattice, parts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """log of the share that a part of the paths of each example has: [b]; -inf if there is none."""
+    possible = parts > -np.inf
+    whole = np.where(possible, lattice.log_partition, 0.0)
+    return np.asarray(np.where(possible, np.minimum(parts - whole, 0.0), -np.inf))
 
 
 def _parts(starts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:

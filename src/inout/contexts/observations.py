@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,8 +52,13 @@ class Observations:
             rows = _array_rows(sequence) if isinstance(sequence, np.ndarray) else sequence
             for position in rows:
                 for name, value in _pairs(position, b):
-                    number = names.get(name)
+                    try:
+                        number = names.get(name)
+                    except TypeError as error:  # it cannot even be looked up
+                        raise _bad_name(name, b) from error
                     if number is None:
+                        if not isinstance(name, str):
+                            raise _bad_name(name, b)
                         if not grow:
                             continue
                         number = names[name] = len(names)
@@ -61,11 +66,15 @@ class Observations:
                     values.append(value)
                 offsets.append(len(indices))
             starts.append(len(offsets) - 1)
+        try:
+            numbers = np.array(values, np.float64)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"values of features must be numbers. {error}") from error
         found = Observations(
             np.array(starts, np.int64),
             np.array(offsets, np.int64),
             np.array(indices, np.int32),
-            np.array(values, np.float64),
+            numbers,
         )
         if not np.isfinite(found.values).all():
             place = int(
@@ -96,11 +105,18 @@ def _array_rows(array: NDArray[Any]) -> list[dict[str, float]]:
 
 
 def _pairs(position: Position, sequence: int) -> Any:
-    if isinstance(position, str):
+    if isinstance(position, str) or not isinstance(position, Iterable):
+        kind = "string" if isinstance(position, str) else type(position).__name__
         raise ArgumentError(
             "a position must be a list of names of features, or a mapping to their values. "
-            f"Got the string {position!r:.80} in sequence {sequence}"
+            f"Got the {kind} {position!r:.80} in sequence {sequence}"
         )
     if isinstance(position, Mapping):
         return position.items()
     return ((name, 1.0) for name in position)
+
+
+def _bad_name(name: object, sequence: int) -> ArgumentError:
+    return ArgumentError(
+        f"names of features must be strings. Got {name!r:.80} in sequence {sequence}"
+    )

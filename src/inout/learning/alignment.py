@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from time import monotonic
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -12,10 +14,16 @@ import torch
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
 from inout.contexts.alignment_actions import action_targets, alignment_actions
-from inout.contexts.alignment_model import AlignmentModel, AlignmentSettings
+from inout.contexts.alignment_model import AlignmentModel
+from inout.contexts.alignment_settings import AlignmentSettings
 from inout.kernels.contexts.arrays import Columns, Targets
-from inout.kernels.contexts.op import Lattice
+from inout.kernels.contexts.growing import grow_rows
+from inout.kernels.contexts.op import By, Lattice, Vector
 from inout.learning.arguments import checked_generator, checked_number
+from inout.learning.progress import Callback, Progress, reporter
+
+LEAST = 1e-3
+TOLD = 50  # examples between two words on progress
 
 Strategy = Literal["contexts", "model", "target", "hybrid", "forced"]
 
@@ -35,6 +43,22 @@ class AlignmentStats:
     """log p(target | input) of examples that were not lost, before the update of each."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Descent:
+    """AdaGrad, one example at a time."""
+
+    epochs: int = 5
+    step: float = 0.2
+    delta: float = 1e-4
+    least: float = LEAST
+
+    def __post_init__(self) -> None:
+        at_least("epochs", self.epochs, 0)
+        checked_number("step", self.step, 0, above=True)
+        checked_number("delta", self.delta, 0)
+        checked_number("least", self.least, 0)
+
+
 After = Callable[[int, AlignmentModel, AlignmentStats], None]
 
 
@@ -44,12 +68,17 @@ def fit_alignment(
     *,
     strategy: Strategy = "contexts",
     order: int = 5,
+    only_longest: bool = False,
     size: int = 20,
     epochs: int = 5,
     step: float = 0.2,
     delta: float = 1e-4,
+    least: float = LEAST,
     generator: torch.Generator | None = None,
     after: After | None = None,
+    progress: bool | Callback = False,
+    symbols: Sequence[str] | None = None,
+    letters: Sequence[str] | None = None,
     **settings: Any,
 ) -> AlignmentModel:
     """The model that explains outputs by inputs, their alignments being hidden.
@@ -65,8 +94,10 @@ def fit_alignment(
     - forced: a bigram model with exact inference is trained first, its best alignments are taken
       for true, and a beam is trained on them.
 
-    `settings` are those of `AlignmentSettings`. `after(seen, model, stats)` is called after each
-    example; `generator` draws the order of each epoch.
+    `order`: n-grams up to this length have weights, or `only_longest`; one gets its weights where
+    its gradient is beyond ±least. `symbols` and `letters` are those of the examples unless more
+    are known. `settings` are those of `AlignmentSettings`. `generator` draws the order of each
+    epoch; `after(seen, model, stats)` is called after each example.
 
     >>> inputs, outputs = [["A", "B"], ["B"], ["B", "A"]], ["xyy", "yy", "yyx"]
     >>> model = fit_alignment(inputs, outputs, order=2, epochs=10)
@@ -83,24 +114,27 @@ def fit_alignment(
             f"there must be an output for each of one or more inputs. "
             f"Got {len(inputs)} inputs and {len(outputs)} outputs"
         )
-    at_least("epochs", epochs, 0)
-    checked_number("step", step, 0, above=True)
-    checked_number("delta", delta, 0)
+    descent = Descent(epochs=epochs, step=step, delta=delta, least=least)
     source = checked_generator(generator, needed=False) or torch.Generator().manual_seed(0)
-    symbols = sorted({symbol for given in inputs for symbol in given})
-    letters = sorted({letter for output in outputs for letter in output})
+    if symbols is None:
+        symbols = sorted({symbol for given in inputs for symbol in given})
+    if letters is None:
+        letters = sorted({letter for output in outputs for letter in output})
     chosen = AlignmentSettings(size=size, beam=strategy != "contexts", **settings)
+    told = partial(train, descent=descent, generator=source, progress=progress)
     targets = None
     if strategy == "forced":
-        simple = AlignmentModel.start(
-            symbols, letters, order=2, settings=_exact(chosen, len(letters))
-        )
-        plan = Examples.of(simple, inputs, outputs)
-        train(simple, plan, "contexts", epochs, step, delta, source)
+        exact = replace(chosen, beam=False, memory=1, size=2 * len(letters) + 2)
+        simple = AlignmentModel.start(symbols, letters, order=2, settings=exact)
+        state = source.get_state()
+        told(simple, Examples.of(simple, inputs, outputs), "contexts")
+        source.set_state(state)  # the examples come in the order that other strategies see
         targets = imputed_targets(simple, inputs, outputs)
-    model = AlignmentModel.start(symbols, letters, order=order, settings=chosen)
-    examples = Examples.of(model, inputs, outputs, targets)
-    train(model, examples, "target" if targets else strategy, epochs, step, delta, source, after)
+        strategy = "target"
+    model = AlignmentModel.start(
+        symbols, letters, order=order, only_longest=only_longest, settings=chosen
+    )
+    told(model, Examples.of(model, inputs, outputs, targets), strategy, after=after)
     return model
 
 
@@ -129,52 +163,77 @@ def train(
     model: AlignmentModel,
     examples: Examples,
     strategy: Strategy,
-    epochs: int,
-    step: float,
-    delta: float,
+    *,
+    descent: Descent,
     generator: torch.Generator,
     after: After | None = None,
-) -> None:
+    progress: bool | Callback = False,
+) -> AlignmentStats:
     """Go through all examples in a random order, `epochs` times, moving the model's weights."""
     stats = AlignmentStats()
-    for _ in range(epochs):
-        for e in torch.randperm(len(examples.columns), generator=generator).tolist():
-            target = examples.targets[e]
-            if target is not None and add_gradient(
-                model, examples.columns[e], target, strategy, stats
-            ):
-                model.histories.adagrad(step, delta)
-            else:
-                stats.lost += 1
-            stats.seen += 1
-            if after is not None:
-                after(stats.seen, model, stats)
+    size = len(examples.columns)
+    started = monotonic()
+    with reporter(progress, "alignments") as tell:
+        for _ in range(descent.epochs):
+            for e in torch.randperm(size, generator=generator).tolist():
+                target = examples.targets[e]
+                found: list[tuple[Lattice, Vector]] = []
+                if target is not None:
+                    found = difference(model, examples.columns[e], target, strategy, stats)
+                for lattice, weights in found:
+                    grow_rows(model.histories, lattice, weights, descent.least)
+                    model.histories.add_gradient(lattice, weights)
+                if found:
+                    model.histories.adagrad(descent.step, descent.delta)
+                stats.lost += not found
+                stats.seen += 1
+                if after is not None:
+                    after(stats.seen, model, stats)
+                if stats.seen % TOLD == 0:
+                    tell(_progress(stats, size * descent.epochs, monotonic() - started))
+    return stats
 
 
-def add_gradient(
+def _progress(stats: AlignmentStats, all_examples: int, seconds: float) -> Progress:
+    left = all_examples - stats.seen
+    mean = stats.log_likelihood / max(stats.seen - stats.lost, 1)
+    return Progress(
+        run=0,
+        runs=1,
+        iteration=stats.seen,
+        max_iterations=all_examples,
+        log_likelihood=mean,
+        objective=mean,
+        perplexity=None,
+        iterations_left=left,
+        seconds_left=seconds / stats.seen * left,
+    )
+
+
+def difference(
     model: AlignmentModel,
     columns: Columns,
     targets: Targets,
     strategy: Strategy,
     stats: AlignmentStats,
-) -> bool:
-    """Add equation (7) of one example to the gradient; False, and nothing, if it has no target."""
-    by: Any = "hybrid" if strategy == "hybrid" else "model"
-    lattice = model.lattice(columns, by=by, targets=targets if by == "hybrid" else None, grow=True)
+) -> list[tuple[Lattice, Vector]]:
+    """Equation (7) of one example, as weights of the edges of one lattice or two.
+
+    Nothing where the target is not in the lattice.
+    """
+    by: By = "hybrid" if strategy == "hybrid" else "model"
+    lattice = model.lattice(columns, by=by, targets=targets if by == "hybrid" else None)
     aimed = lattice
     if strategy == "target":
-        aimed = model.lattice(columns, by="target", targets=targets, grow=True)
+        aimed = model.lattice(columns, by="target", targets=targets)
     given = aimed.constrained(targets)
     stats.context_length += mean_context_length(lattice)
     if given.log_partition[0] == -np.inf:
-        return False
+        return []
     stats.log_likelihood += float(given.log_partition[0] - lattice.log_partition[0])
     if aimed is lattice:
-        model.histories.add_gradient(lattice, given.posteriors - lattice.posteriors, 1.0)
-    else:
-        model.histories.add_gradient(aimed, given.posteriors, 1.0)
-        model.histories.add_gradient(lattice, lattice.posteriors, -1.0)
-    return True
+        return [(lattice, given.posteriors - lattice.posteriors)]
+    return [(aimed, given.posteriors), (lattice, -lattice.posteriors)]
 
 
 def mean_context_length(lattice: Lattice) -> float:
@@ -201,8 +260,3 @@ def imputed_targets(
         actions = alignment_actions(given.alignment, numbers, letters)
         found.append(action_targets([actions], letters))
     return found
-
-
-def _exact(settings: AlignmentSettings, letters: int) -> AlignmentSettings:
-    """Contexts that remember one edge, and room for all of them."""
-    return replace(settings, beam=False, memory=1, size=2 * letters + 2)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
 from inout.contexts.history_features import HistoryFeature, described
-from inout.contexts.model import ContextModel, Settings, mean_context_lengths
+from inout.contexts.model import ContextModel, Settings, log_shares, mean_context_lengths
 from inout.contexts.observations import Observations, Sequences
 from inout.kernels.contexts.arrays import Columns, Targets
 from inout.kernels.contexts.observations import cpu as observed
@@ -100,14 +100,22 @@ def fit_contexts(
             )
     if method not in ("adagrad", "lbfgs"):
         raise ArgumentError(f"method must be adagrad or lbfgs. Got {method!r:.80}")
+    order, size = at_least("order", order, 1), at_least("size", size, 0)
     longest = max((feature.length for feature in history_features), default=1)
     bound = (None if beam else max(order - 1, longest)) if memory == "order" else memory
     if isinstance(bound, str):
         raise ArgumentError(f"memory must be a number, None or 'order'. Got {memory!r:.80}")
+    if bound is not None:
+        bound = at_least("memory", bound, 0)
+    beam, shorter, end = bool(beam), bool(shorter), bool(end)
     settings = Settings(order, size, bound, beam, shorter, end, described(history_features))
     names: dict[str, int] = {}
     seen = Observations.of(sequences, names, grow=True)
-    labels = sorted({label for one in tags for label in one})
+    found = {label for one in tags for label in one}
+    for label in found:
+        if not isinstance(label, str):
+            raise ArgumentError(f"tags must be strings. Got {label!r:.80}")
+    labels = sorted(found)
     model = ContextModel.untrained(labels, list(names), settings, history_features)
     if learn_escape:
         model = replace(model, escape=0.0)
@@ -201,7 +209,7 @@ class Training:
 
         lattice = chosen(settings.size)
         wanted = lattice.constrained(target)
-        likelihood = float(wanted.log_partition[0] - lattice.log_partition[0])
+        likelihood = float(log_shares(lattice, wanted.log_partition)[0])
         self.note(likelihood, float(mean_context_lengths(lattice)[0]))
         slopes = wanted.posteriors - lattice.posteriors
         histories.add_gradient(lattice, slopes)

@@ -91,10 +91,11 @@ class Lattice:
         return self.lens - self.is_anchored
 
     @lazy_property
-    def _behind(self) -> tuple[Vector, Vector]:
-        values, posteriors = np.empty(len(self.parents)), np.empty(len(self.scores))
-        _backward(self._arrays, self.scores, self.forward, values, posteriors)
-        return values, posteriors
+    def _behind(self) -> tuple[Vector, Vector, Vector]:
+        values, mass = np.empty(len(self.parents)), np.empty(len(self.parents))
+        posteriors = np.empty(len(self.scores))
+        _backward(self._arrays, self.scores, values, mass, posteriors)
+        return values, mass, posteriors
 
     @property
     def backward(self) -> Vector:
@@ -104,15 +105,12 @@ class Lattice:
     @property
     def posteriors(self) -> Vector:
         """The probability of each edge: [e]; 0 where log Z is -inf."""
-        return self._behind[1]
+        return self._behind[2]
 
-    @lazy_property
+    @property
     def mass(self) -> Vector:
-        """The probability of each context: [v]."""
-        log_z = np.repeat(self.log_partition, np.diff(self.node_offsets[self.columns.firsts]))
-        possible = log_z > -np.inf
-        logs = self.forward + self.backward - np.where(possible, log_z, 0.0)
-        return np.where(possible, np.exp(np.minimum(logs, 0.0)), 0.0)
+        """The probability of each context: [v]; 0 where log Z is -inf."""
+        return self._behind[1]
 
     def constrained(self, targets: Targets) -> Constrained:
         """The paths that write the target of each example."""
@@ -122,14 +120,9 @@ class Lattice:
 
     def _states(self, targets: Targets) -> tuple[Any, ...]:
         """What the passes over (context, written symbols) take."""
-        if len(targets.offsets) != self.columns.num_examples + 1:
-            raise ArgumentError(
-                f"targets must have {self.columns.num_examples} strings. "
-                f"Got {len(targets.offsets) - 1}"
-            )
         columns = _graph_of_targets(self.columns)
         strings = targets.symbols, targets.strings, targets.offsets
-        ranges, width = _ranges(self.columns, strings)
+        ranges, width = _ranges(self.columns, targets)
         most = int(np.diff(self.node_offsets[self.columns.firsts]).max(initial=1))
         return self._arrays, columns, self.scores, strings, ranges, (most, width)
 
@@ -153,9 +146,13 @@ class Lattice:
     ) -> Lattice:
         """The same contexts under other weights of the same histories, and other emissions."""
         columns, scores = self.columns, np.empty(len(self.scores))
+        if weights.shape != (histories.num_weights,):
+            raise ArgumentError(
+                f"weights must be [{histories.num_weights}]. Got {list(weights.shape)}"
+            )
         _score_edges(
             (columns.first_actions, columns.end_actions, columns.emission_rows),
-            histories.streams.places, weights, np.zeros((0, 0)) if emissions is None else emissions,
+            histories.streams.places, weights, _checked_emissions(columns, emissions),
             float(escape), self.lens, (self.slot_offsets, self.slot_nodes, self.slot_rows),
             self.edge_offsets, scores,
         )  # fmt: skip
@@ -255,8 +252,7 @@ def select(
         columns.firsts, columns.source_offsets, columns.sources, columns.first_actions,
         columns.end_actions, columns.inputs, columns.emission_rows, given,
     )  # fmt: skip
-    if emissions is None:
-        emissions = np.zeros((0, 0))
+    emissions = _checked_emissions(columns, emissions)
     num_nodes, num_slots, num_edges, most_slots, most_elements = _bounds(
         graph, bound, histories.streams.num_actions, _BY[by]
     )
@@ -264,7 +260,7 @@ def select(
     features = histories.begins.size
     ranges, width = (np.zeros((2, 0), np.int64), 1)
     if targets is not None:
-        ranges, width = _ranges(columns, aims)
+        ranges, width = _ranges(columns, targets)
     with histories.guard:
         while True:
             node_offsets, slot_offsets, edge_offsets = (
@@ -313,11 +309,36 @@ def _graph_of_targets(columns: Columns) -> tuple[Any, ...]:
     return columns.firsts, columns.source_offsets, columns.sources, columns.first_actions
 
 
-def _ranges(columns: Columns, strings: tuple[Any, ...]) -> tuple[Numbers, int]:
+def _ranges(columns: Columns, targets: Targets) -> tuple[Numbers, int]:
     """The least and the largest number of symbols written at each column: [2 c]; most choices."""
+    actions = int(columns.end_actions.max(initial=0))
+    if len(targets.offsets) != columns.num_examples + 1:
+        raise ArgumentError(
+            f"targets must have {columns.num_examples} strings. Got {len(targets.offsets) - 1}"
+        )
+    if len(targets.symbols) < actions:
+        raise ArgumentError(
+            f"targets must have symbols of {actions} actions. Got {len(targets.symbols)}"
+        )
     ranges = np.zeros((2, columns.size), np.int64)
+    strings = targets.symbols, targets.strings, targets.offsets
     width = _written(_graph_of_targets(columns), strings, ranges[0], ranges[1])
     return ranges, int(width)
+
+
+def _checked_emissions(
+    columns: Columns, emissions: NDArray[np.float64] | None
+) -> NDArray[np.float64]:
+    """The matrix of emission scores, with a row and a number for all that columns want."""
+    if emissions is None:
+        return np.zeros((0, 0))
+    rows = int(columns.emission_rows.max(initial=-1)) + 1
+    actions = int(columns.end_actions[columns.emission_rows >= 0].max(initial=0))
+    if emissions.ndim != 2 or emissions.shape[0] < rows or emissions.shape[1] < actions:
+        raise ArgumentError(
+            f"emissions must be [{rows}, {actions}] at least. Got {list(emissions.shape)}"
+        )
+    return emissions
 
 
 def _checked_memory(memory: int | None, histories: Histories) -> int:

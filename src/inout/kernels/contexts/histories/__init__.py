@@ -339,16 +339,16 @@ class Histories:
         keys = np.asarray(arrays["keys"], np.int64)
         starts = np.asarray(arrays["row_starts"], np.int64)
         weights = np.asarray(arrays["weights"], np.float64)
-        limit = len(weights) - int(streams.widths.max(initial=0))
-        shared = [place.start for _, _, place in found.shared_items()]
+        parents = keys // found._stride
         fits = (
             len(keys) == len(starts) - roots
             and (keys >= 0).all()
-            and (keys // found._stride < roots + np.arange(len(keys))).all()
+            and (parents < roots + np.arange(len(keys))).all()
             and len(np.unique(keys)) == len(keys)
             and (starts >= -1).all()
-            and (starts <= max(limit, -1)).all()
-            and all(0 <= start <= limit for start in shared)
+            and (starts + _widths(streams, parents) <= len(weights))[starts >= 0].all()
+            and all(row.start >= 0 for _, _, row in found.shared_items())
+            and all(row.stop <= len(weights) for _, _, row in found.shared_items())
         )
         if not fits:
             raise ArgumentError("keys, row_starts and weights of histories do not fit together")
@@ -372,6 +372,15 @@ class Histories:
         self._counts[cpu.NODES], self._counts[cpu.IS_FULL] = count, 0
         self.begins, self.stars = self._repeated(0), self._repeated(1)
         self._most_nodes = self.num_nodes + _TIED
+
+
+def _widths(streams: Streams, parents: Numbers) -> Numbers:
+    """How long the row of each node is, by its stream; parents come before their children."""
+    roots = np.arange(len(streams.widths))
+    owners = np.concatenate([roots, parents])
+    while (owners >= len(roots)).any():
+        owners = owners[owners]
+    return np.asarray(streams.widths[owners], np.int64)
 
 
 def _longer(array: NDArray[Any], fill: float, more: int = 0) -> NDArray[Any]:

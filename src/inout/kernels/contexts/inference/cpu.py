@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from inout.kernels.contexts.targets.cpu import add_logs
 from inout.kernels.exponential.cpu import exp_below
 
 # `lattice` is (firsts, node_offsets, slot_offsets, slot_nodes, edge_offsets, edge_targets,
@@ -46,19 +45,23 @@ def forward(lattice, scores, values):
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def backward(lattice, scores, ahead, values, posteriors):
-    """log of the sum over all paths from each context to the end; posteriors of all edges."""
+def backward(lattice, scores, values, mass, posteriors):
+    """log of the sum over all paths from each context to the end; probabilities.
+
+    On the way back each context learns what share each of its edges has, on the way ahead its
+    mass is divided among them: so it adds up to one even where log Z is too large for that.
+    """
     firsts, node_offsets, slot_offsets, slot_nodes, edge_offsets, edge_targets, sizes = lattice
     most = 1
     for c in range(len(sizes)):
         most = max(most, sizes[c])
     terms = np.empty(most, np.float64)
+    largest = np.empty(len(slot_nodes), np.float64)  # of the edges of a slot
+    tops = np.full(len(values), -np.inf)  # of the slots of a context
+    totals = np.zeros(len(values), np.float64)  # the sum of its edges, less `tops`
     for b in range(len(firsts) - 1):
-        end = node_offsets[firsts[b + 1]] - 1
-        log_z = ahead[end]
-        for v in range(node_offsets[firsts[b]], end):
-            values[v] = -np.inf
-        values[end] = 0.0
+        first, end = node_offsets[firsts[b]], node_offsets[firsts[b + 1]] - 1
+        values[first:end], values[end] = -np.inf, 0.0
         for c in range(firsts[b + 1] - 1, firsts[b], -1):
             size = sizes[c]
             own = terms[:size]
@@ -68,25 +71,41 @@ def backward(lattice, scores, ahead, values, posteriors):
                 given = scores[start : start + size]
                 into = edge_targets[start : start + size]
                 shares = posteriors[start : start + size]
-                largest = -np.inf
+                top = -np.inf
                 for i in range(size):
                     own[i] = given[i] + values[into[i]]
-                    largest = max(largest, own[i])
-                if largest == -np.inf:
-                    for i in range(size):
-                        shares[i] = 0.0
+                    top = max(top, own[i])
+                largest[slot] = top
+                if top == -np.inf:
+                    shares[:] = 0.0
                     continue
                 total = 0.0
                 for i in range(size):
-                    shares[i] = exp_below(own[i] - largest)
+                    shares[i] = exp_below(own[i] - top)
                 for i in range(size):
                     total += shares[i]
-                values[v] = add_logs(values[v], largest + np.log(total))
-                share = 0.0
-                if log_z > -np.inf and ahead[v] > -np.inf:
-                    share = exp_below(min(ahead[v] + largest - log_z, 0.0))
+                if top > tops[v]:
+                    totals[v] = totals[v] * exp_below(tops[v] - top) + total
+                    tops[v] = top
+                else:
+                    totals[v] += total * exp_below(top - tops[v])
+                values[v] = tops[v] + np.log(totals[v])
+        mass[first : end + 1] = 0.0
+        mass[first] = 0.0 if values[first] == -np.inf else 1.0
+        for c in range(firsts[b] + 1, firsts[b + 1]):
+            size = sizes[c]
+            for slot in range(slot_offsets[c], slot_offsets[c + 1]):
+                v = slot_nodes[slot]
+                if totals[v] == 0.0:
+                    continue
+                start = edge_offsets[c] + (slot - slot_offsets[c]) * size
+                into = edge_targets[start : start + size]
+                shares = posteriors[start : start + size]
+                share = mass[v] * exp_below(largest[slot] - tops[v]) / totals[v]
                 for i in range(size):
                     shares[i] *= share
+                for i in range(size):
+                    mass[into[i]] += shares[i]
 
 
 @njit(cache=True, nogil=True)
