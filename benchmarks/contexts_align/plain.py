@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from inout.contexts.alignment_model import AlignmentModel
+from inout.contexts.alignments.model import AlignmentModel
 from inout.kernels.contexts.histories import Histories
 
 NONE = -1

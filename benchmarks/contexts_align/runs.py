@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 
 from benchmarks.contexts_align.words import LETTERS, Word, scores
-from inout.contexts.alignment_model import AlignmentModel
+from inout.contexts.alignments.model import AlignmentModel
 from inout.learning.alignment import AlignmentStats, Strategy, fit_alignment
 
 PROCESSES = 2

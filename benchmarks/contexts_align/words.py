@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from benchmarks.data import data_file
-from inout.contexts.alignment_model import AlignmentModel
+from inout.contexts.alignments.model import AlignmentModel
 
 Part = Literal["train", "dev", "test"]
 Word = tuple[str, list[str]]  # letters, phones

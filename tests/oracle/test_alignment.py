@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from inout._core.errors import ArgumentError, FileError
-from inout.contexts.alignment_actions import action_targets, alignment_actions
-from inout.contexts.alignment_model import AlignmentModel
-from inout.contexts.alignment_settings import AlignmentSettings
+from inout.contexts.alignments.actions import action_targets, alignment_actions
+from inout.contexts.alignments.model import AlignmentModel
+from inout.contexts.alignments.settings import AlignmentSettings
 from inout.kernels.contexts.arrays import Targets
 from inout.kernels.contexts.growing import grow_rows
 from inout.kernels.contexts.histories import Histories

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from inout._core.errors import ArgumentError
-from inout.contexts.alignment import Alignment
-from inout.contexts.alignment_actions import (
+from inout.contexts.alignments.actions import (
     action_targets,
     alignment_actions,
     alignment_columns,
@@ -18,6 +17,7 @@ from inout.contexts.alignment_actions import (
     alignment_streams,
     letter_targets,
 )
+from inout.contexts.alignments.alignment import Alignment
 from inout.kernels.contexts.arrays import Columns
 from tests.oracle import alignment_graphs as oracle
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from inout._core.errors import ArgumentError
-from inout.contexts.alignment_model import AlignmentModel
+from inout.contexts.alignments.model import AlignmentModel
 from inout.learning.alignment import AlignmentStats, Strategy, fit_alignment
 
 # How symbols are spelled: one letter, two, three, or two symbols together one letter.

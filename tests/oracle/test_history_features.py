@@ -15,10 +15,10 @@ import torch
 
 from inout import ArgumentError, FileError
 from inout.contexts import ContextModel, HistoryFeature
-from inout.contexts.model import Settings
+from inout.contexts.settings import Settings
 from inout.kernels.contexts import histories as table
 from inout.kernels.contexts.histories.ties import Ties
-from inout.learning.context_batches import FixedContexts
+from inout.learning.context_batches import BatchContexts
 from inout.learning.contexts import Training, fit_contexts
 from tests.oracle import reified_contexts as oracle
 from tests.oracle.reified_contexts import BOS
@@ -256,7 +256,7 @@ def test_a_step_of_adagrad(name: str) -> None:
 def test_gradient_of_log_partition(name: str) -> None:
     """What L-BFGS gets: the expected features of all sequences, and the observed ones."""
     model, sequences, tags = made(name)
-    contexts = FixedContexts.selected(model, model.observe(sequences), False)
+    contexts = BatchContexts.selected(model, model.observe(sequences), False)
     weights = torch.from_numpy(contexts.joined(model)).requires_grad_()
     log_z = contexts.log_partition(weights)
     (slopes,) = torch.autograd.grad(log_z.sum(), weights)

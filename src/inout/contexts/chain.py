@@ -17,6 +17,7 @@ from inout.contexts.chain_lattice import ChainEdges, ChainLattice
 from inout.contexts.context_set import Context, ContextSet
 from inout.distributions.arguments import (
     broadcasts,
+    checked_labels,
     checked_lengths,
     is_integer,
     of_one_dtype,
@@ -244,21 +245,7 @@ class ContextChain(StructuredDistribution):
 
     def _checked_labels(self, event: Tensor) -> Tensor:
         """Labels [*s *b n] with 0 beyond each element's length."""
-        _, n, _, s = self.size
-        wanted = [*self.batch_shape, n]
-        samples = event.shape[: max(event.ndim - len(wanted), 0)]
-        fits = event.shape[-1:] == (n,) and broadcasts(event.shape, [*samples, *wanted])
-        if not fits or not is_integer(event):
-            raise ArgumentError(
-                f"labels must be integers [..., {', '.join(map(str, wanted))}]. "
-                f"Got {event.dtype} {list(event.shape)}"
-            )
-        labels = torch.where(self._real, event, 0).long()
-        if labels.numel() and not (int(labels.min()) >= 0 and int(labels.max()) < s):
-            raise ArgumentError(
-                f"labels must be in 0..{s - 1}. Got {int(labels.min())}..{int(labels.max())}"
-            )
-        return labels
+        return checked_labels(event, self.batch_shape, self._real, self.size[-1])
 
     def contexts_of(self, event: Int[Tensor, "*e n"]) -> Int[Tensor, "*sb n"]:
         """The number of the context that each label of an event follows, 0 in the padding."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -11,84 +10,25 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_arrays
-from safetensors.numpy import save as save_arrays
 from torch import Tensor
 
-from inout._core.checks import at_least
-from inout._core.errors import ArgumentError, FileError
+from inout._core.errors import ArgumentError
 from inout._core.lazy import lazy_property
 from inout.contexts.chain import ContextChain
 from inout.contexts.history_features import HistoryFeature, described, in_order, ties
 from inout.contexts.observations import Observations, Position, Sequences
 from inout.contexts.refinement import Refined, refined
-from inout.io.files import read_bytes, write_bytes
-from inout.kernels.contexts.arrays import Columns, Streams, Targets
+from inout.contexts.settings import Settings
+from inout.io.models import made_of, read_model, write_model
+from inout.kernels.contexts.arrays import Columns, Targets
 from inout.kernels.contexts.histories import Histories
 from inout.kernels.contexts.observations import cpu as observed
 from inout.kernels.contexts.op import By, Lattice, select
 
 VERSION = 1
 
-_KEY = "inout-contexts"
-_UNREADABLE = (
-    SafetensorError, AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError,
-)  # fmt: skip
+_KEY, _WHAT = "inout-contexts", "context model"
 _TOGETHER = 4096  # positions whose lattices are in memory at a time
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What kind of context model it is."""
-
-    order: int = 4
-    """Features are n-grams of up to so many labels, of which contexts remember all but one."""
-
-    size: int = 10
-    """How many contexts of each position are kept, beside ⋆…⋆."""
-
-    memory: int | None = 3
-    """How many labels a context can remember; None: all, as in the paper."""
-
-    beam: bool = False
-    """Whether only whole histories are kept, as in beam search; what falls out of the beam goes
-    into ⋆…⋆, at the cost of the escape weight."""
-
-    shorter: bool = True
-    """Whether n-grams of all lengths up to `order` are features, or those of that length only."""
-
-    end: bool = False
-    """Whether the end of a sequence is a label that n-grams see."""
-
-    history_features: tuple[tuple[str, int], ...] = ()
-    """The names and lengths of features by functions: see `HistoryFeature`."""
-
-    def __post_init__(self) -> None:
-        at_least("order", self.order, 1)
-        at_least("size", self.size, 0)
-        least = max(self.order - 1, 1)
-        if self.memory is not None and at_least("memory", self.memory, 0) < least:
-            raise ArgumentError(
-                f"memory must be at least {least}, for n-grams of order {self.order}; None: no "
-                f"bound. Got {self.memory}"
-            )
-        for name, length in self.history_features:
-            if self.memory is not None and self.memory < length:
-                raise ArgumentError(
-                    f"memory must be at least {length}, for the history feature {name}; None: no "
-                    f"bound. Got {self.memory}"
-                )
-        if self.beam and self.memory is not None:
-            raise ArgumentError(
-                f"a beam remembers everything: memory must be None. Got {self.memory}"
-            )
-
-    def streams(self, labels: int) -> Streams:
-        """The features of contexts over so many labels."""
-        lengths = range(self.order) if self.shorter else [self.order - 1]
-        further = [length for _, length in self.history_features]
-        return Streams.labels(labels, lengths, end=self.end, further=further)
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,7 +173,7 @@ class ContextModel:
         marginals = lattice.emission_counts(lattice.posteriors)[:, : len(self.labels)]
         edges, offsets, scores = lattice.best()
         actions = lattice.actions(edges)
-        confidences = np.exp(log_shares(lattice, scores))
+        confidences = np.exp(lattice.log_shares(scores))
         lengths = mean_context_lengths(lattice)
         found = []
         for b in range(len(seen.lengths)):
@@ -257,7 +197,7 @@ class ContextModel:
         if list(map(len, tags)) != seen.lengths.tolist():
             raise ArgumentError("tags must be one for each position of each sequence")
         lattice = self.select(seen, size)
-        return log_shares(lattice, lattice.constrained(self.targets(tags)).log_partition)
+        return lattice.log_shares(lattice.constrained(self.targets(tags)).log_partition)
 
     def chain(self, sequences: Sequences, emissions: Tensor | None = None) -> ContextChain:
         """The distribution over the labels of sequences [b], the selected contexts being fixed.
@@ -371,7 +311,6 @@ class ContextModel:
         """Write the model as safetensors, whole or not at all; without functions of histories."""
         arrays = {"emission": self.emission, **self.histories.to_arrays()}
         content = {
-            "version": VERSION,
             "labels": list(self.labels),
             "features": list(self.features),
             "escape": None if self.escape == -np.inf else self.escape,
@@ -379,11 +318,7 @@ class ContextModel:
             "training": self.training,
             "history_rows": self.histories.ties.rows[1:],
         }
-        try:
-            described = json.dumps(content)
-        except (TypeError, ValueError) as error:
-            raise ArgumentError(f"training must be plain data to be written. {error}") from error
-        write_bytes(path, save_arrays(arrays, {_KEY: described}))
+        write_model(path, _KEY, VERSION, content, arrays)
 
     @staticmethod
     def load(path: str | Path, *, history_features: Sequence[HistoryFeature] = ()) -> ContextModel:
@@ -391,30 +326,13 @@ class ContextModel:
 
         Functions are not in files: `history_features` must be those it was trained with.
         """
-        data = read_bytes(path)
-        try:
-            arrays = load_arrays(data)
-            header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-            content = json.loads(header["__metadata__"][_KEY])
-            version = content["version"]
-        except _UNREADABLE as error:
-            raise FileError(
-                f"{path}: this is no context model of inout, or it is cut short"
-            ) from error
-        if version != VERSION:
-            raise FileError(
-                f"{path}: the model has version {version!r:.80}; this inout reads {VERSION}"
-            )
-        try:
+        content, arrays = read_model(path, _KEY, VERSION, _WHAT)
+        with made_of(path, _WHAT):
             settings = content["settings"]
             wanted = [(str(name), int(size)) for name, size in settings.get("history_features", [])]
-        except _UNREADABLE as error:
-            raise FileError(f"{path}: the context model is damaged. {error}") from error
         given = in_order(history_features, wanted)
-        try:
+        with made_of(path, _WHAT):
             return _model(arrays, content, given)
-        except _UNREADABLE as error:
-            raise FileError(f"{path}: the context model is damaged. {error}") from error
 
 
 def _model(
@@ -459,13 +377,6 @@ def mean_context_lengths(lattice: Lattice) -> NDArray[np.float64]:
     weights = lattice.mass * lattice.lengths
     sums = np.add.reduceat(weights, lattice.node_offsets[firsts[:-1]])
     return np.asarray(sums / np.maximum(np.diff(firsts) - 2, 1))
-
-
-def log_shares(lattice: Lattice, parts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """log of the share that a part of the paths of each example has: [b]; -inf if there is none."""
-    possible = parts > -np.inf
-    whole = np.where(possible, lattice.log_partition, 0.0)
-    return np.asarray(np.where(possible, np.minimum(parts - whole, 0.0), -np.inf))
 
 
 def _parts(starts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:

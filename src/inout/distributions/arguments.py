@@ -63,6 +63,25 @@ def checked_lengths(
     return lengths.to(device, torch.long, copy=True)  # what happens to the caller's does not matter
 
 
+def checked_labels(event: Tensor, batch_shape: torch.Size, real: Tensor, labels: int) -> Tensor:
+    """Labels [*s *b n] with 0 where `real` [*b n] says that they are beyond an element's length."""
+    n = real.shape[-1]
+    wanted = [*batch_shape, n]
+    samples = event.shape[: max(event.ndim - len(wanted), 0)]
+    fits = event.shape[-1:] == (n,) and broadcasts(event.shape, [*samples, *wanted])
+    if not fits or not is_integer(event):
+        raise ArgumentError(
+            f"labels must be integers [..., {', '.join(map(str, wanted))}]. "
+            f"Got {event.dtype} {list(event.shape)}"
+        )
+    found = torch.where(real, event, 0).long()
+    if found.numel() and not (int(found.min()) >= 0 and int(found.max()) < labels):
+        raise ArgumentError(
+            f"labels must be in 0..{labels - 1}. Got {int(found.min())}..{int(found.max())}"
+        )
+    return found
+
+
 def of_one_dtype(potentials: dict[str, Tensor]) -> dict[str, Tensor]:
     """The potentials in one dtype that the kernels compute in: the widest, at least float32."""
     dtype = torch.float32

@@ -14,6 +14,7 @@ from inout._core.checks import at_least
 from inout._core.errors import ArgumentError, ForestError
 from inout.distributions.arguments import (
     broadcasts,
+    checked_labels,
     checked_lengths,
     is_integer,
     of_one_dtype,
@@ -193,21 +194,7 @@ class LinearChain(StructuredDistribution):
 
     def _checked_labels(self, event: Tensor) -> Tensor:
         """Labels [*s *b n] with 0 beyond each element's length."""
-        _, n, s = self.size
-        wanted = [*self.batch_shape, n]
-        samples = event.shape[: max(event.ndim - len(wanted), 0)]
-        fits = event.shape[-1:] == (n,) and broadcasts(event.shape, [*samples, *wanted])
-        if not fits or not is_integer(event):
-            raise ArgumentError(
-                f"labels must be integers [..., {', '.join(map(str, wanted))}]. "
-                f"Got {event.dtype} {list(event.shape)}"
-            )
-        labels = torch.where(self._real, event, 0).long()
-        if labels.numel() and not (int(labels.min()) >= 0 and int(labels.max()) < s):
-            raise ArgumentError(
-                f"labels must be in 0..{s - 1}. Got {int(labels.min())}..{int(labels.max())}"
-            )
-        return labels
+        return checked_labels(event, self.batch_shape, self._real, self.size[-1])
 
     def _score(self, event: Int[Tensor, "*e n"]) -> Float[Tensor, "*sb"]:
         labels, real = self._checked_labels(event), self._real

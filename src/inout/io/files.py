@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from inout._core.errors import FileError
+from inout._core.files import reason
 
 
 def read_text(path: str | Path) -> str:
@@ -34,7 +35,7 @@ def read_bytes(path: str | Path) -> bytes:
     try:
         return Path(path).read_bytes()
     except (OSError, ValueError) as error:
-        raise FileError(f"{path}: {_reason(error)}") from error
+        raise FileError(f"{path}: {reason(error)}") from error
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -64,7 +65,7 @@ def write_bytes(path: str | Path, data: bytes) -> None:
         Path(temporary).chmod(0o666 & ~_umask())
         Path(temporary).replace(target)
     except (OSError, ValueError) as error:
-        raise FileError(f"{path}: {_reason(error)}") from error
+        raise FileError(f"{path}: {reason(error)}") from error
     finally:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
@@ -82,7 +83,7 @@ def check_writable(path: str | Path) -> None:
         if not os.access(target.parent, os.W_OK | os.X_OK):
             raise FileError(f"{path}: the directory may not be written to")
     except (OSError, ValueError, RuntimeError) as error:
-        raise FileError(f"{path}: {_reason(error)}") from error
+        raise FileError(f"{path}: {reason(error)}") from error
 
 
 def _unpacked(path: str | Path, data: bytes) -> bytes:
@@ -99,13 +100,3 @@ def _umask() -> int:
     mask = os.umask(0o022)
     os.umask(mask)
     return mask
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "there is no such file"
-    if isinstance(error, IsADirectoryError):
-        return "this is a directory, and a file is needed"
-    if isinstance(error, PermissionError):
-        return "permission denied"
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-import lzma
-import zlib
 from collections.abc import Iterable, Iterator
-from io import BufferedIOBase
 from pathlib import Path
 
 from inout._core.errors import FileError
+from inout._core.files import open_bytes, reason, unreadable
 
 _MARK = b"\xef\xbb\xbf"
 
@@ -20,10 +17,10 @@ def lines_of_file(path: str | Path) -> Iterator[str]:
     Raises `FileError` where the file cannot be read or is no UTF-8 text.
     """
     try:
-        with _open(Path(path)) as file:
+        with open_bytes(Path(path)) as file:
             yield from decoded_lines(file, str(path))
-    except (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error) as error:
-        raise FileError(f"{path}: {_reason(error)}") from error
+    except unreadable() as error:
+        raise FileError(f"{path}: {reason(error)}") from error
 
 
 def decoded_lines(data: Iterable[bytes], source: str) -> Iterator[str]:
@@ -43,25 +40,3 @@ def decoded_lines(data: Iterable[bytes], source: str) -> Iterator[str]:
                 f"Got the byte 0x{line[error.start]:02x}"
             ) from None
         yield text.removesuffix("\n").removesuffix("\r")
-
-
-def _open(path: Path) -> BufferedIOBase:
-    if path.suffix == ".xz":
-        return lzma.LZMAFile(path)
-    if path.suffix == ".gz":
-        return gzip.GzipFile(path)
-    return path.open("rb")
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "there is no such file"
-    if isinstance(error, IsADirectoryError):
-        return "this is a directory, and a file is needed"
-    if isinstance(error, PermissionError):
-        return "permission denied"
-    if isinstance(error, EOFError):
-        return "the compressed file ends too early"
-    if isinstance(error, lzma.LZMAError | zlib.error | gzip.BadGzipFile):
-        return f"the file is not compressed as its name says ({error})"
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)

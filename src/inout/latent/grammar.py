@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_arrays
-from safetensors.numpy import save as save_arrays
 
-from inout._core.errors import ArgumentError, FileError
+from inout._core.errors import ArgumentError
 from inout.grammars.words import Vocabulary
-from inout.io.files import read_bytes, write_bytes
+from inout.io.models import has_key, made_of, read_model, write_model
 from inout.latent.layout import Layout
 from inout.latent.model import LPCFG
 from inout.latent.skeleton import Skeleton
 
 VERSION = 1
 
-_KEY = "inout-latent"
-_UNREADABLE = (SafetensorError, KeyError, TypeError, ValueError, RecursionError)
+_KEY, _WHAT = "inout-latent", "latent grammar"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,38 +50,19 @@ class LatentGrammar:
             "lexical": skeleton.lexical,
         }
         content = {
-            "version": VERSION,
             "nonterminals": list(skeleton.nonterminals),
             "words": list(skeleton.words),
             "vocabulary": self.vocabulary.to_dict(),
             "training": self.training,
         }
-        try:
-            described = json.dumps(content)
-        except (TypeError, ValueError) as error:
-            raise ArgumentError(f"training must be plain data to be written. {error}") from error
-        write_bytes(path, save_arrays(arrays, {_KEY: described}))
+        write_model(path, _KEY, VERSION, content, arrays)
 
     @staticmethod
     def load(path: str | Path) -> LatentGrammar:
         """The grammar in a file that `save` wrote; `FileError` for any other file."""
-        data = read_bytes(path)
-        try:
-            arrays, content = load_arrays(data), _content(data)
-            version = content["version"]
-        except _UNREADABLE as error:
-            what = "this is no latent grammar of inout"
-            if is_latent_grammar(path):
-                what = "the latent grammar is damaged, or cut short"
-            raise FileError(f"{path}: {what}. {_why(error)}") from error
-        if version != VERSION:
-            raise FileError(
-                f"{path}: the model has version {version!r:.80}; this inout reads {VERSION}"
-            )
-        try:
+        content, arrays = read_model(path, _KEY, VERSION, _WHAT)
+        with made_of(path, _WHAT):
             return _grammar(arrays, content)
-        except _UNREADABLE as error:
-            raise FileError(f"{path}: the latent grammar is damaged. {_why(error)}") from error
 
     def __repr__(self) -> str:
         return f"LatentGrammar({self.model.describe()})"
@@ -94,21 +70,7 @@ class LatentGrammar:
 
 def is_latent_grammar(path: str | Path) -> bool:
     """Whether a file begins like one that `LatentGrammar.save` writes."""
-    try:
-        with Path(path).open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            return f'"{_KEY}"'.encode() in file.read(min(length, 4096))
-    except OSError:
-        return False
-
-
-def _content(data: bytes) -> dict[str, Any]:
-    """What the header says besides the arrays: safetensors reads it from files only."""
-    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    content = json.loads(header["__metadata__"][_KEY])
-    if not isinstance(content, dict):
-        raise ArgumentError("its description must be an object")
-    return content
+    return has_key(path, _KEY)
 
 
 def _grammar(arrays: dict[str, NDArray[Any]], content: dict[str, Any]) -> LatentGrammar:
@@ -135,7 +97,3 @@ def _grammar(arrays: dict[str, NDArray[Any]], content: dict[str, Any]) -> Latent
         Vocabulary.from_dict(content["vocabulary"]),
         content["training"],
     )
-
-
-def _why(error: Exception) -> str:
-    return f"It has no {error}" if isinstance(error, KeyError) else f"{error}"

@@ -13,9 +13,9 @@ import torch
 
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
-from inout.contexts.alignment_actions import action_targets, alignment_actions
-from inout.contexts.alignment_model import AlignmentModel
-from inout.contexts.alignment_settings import AlignmentSettings
+from inout.contexts.alignments.actions import action_targets, alignment_actions
+from inout.contexts.alignments.model import AlignmentModel
+from inout.contexts.alignments.settings import AlignmentSettings
 from inout.kernels.contexts.arrays import Columns, Targets
 from inout.kernels.contexts.growing import grow_rows
 from inout.kernels.contexts.op import By, Lattice, Vector

@@ -30,7 +30,7 @@ _TOGETHER = 512  # sequences in one lattice
 
 
 @dataclass(frozen=True, eq=False)
-class FixedContexts:
+class BatchContexts:
     """log Z of all sequences as a function of the weights, the contexts being fixed.
 
     The weights are one vector: those of histories, those of features of the input with each
@@ -43,13 +43,13 @@ class FixedContexts:
     parts: Sequence[tuple[Observations, Lattice]]
 
     @staticmethod
-    def selected(model: ContextModel, seen: Observations, learn_escape: bool) -> FixedContexts:
+    def selected(model: ContextModel, seen: Observations, learn_escape: bool) -> BatchContexts:
         """The contexts that a model selects for sequences."""
         count = len(seen.lengths)
         parts = [
             seen.part(first, min(first + _TOGETHER, count)) for first in range(0, count, _TOGETHER)
         ]
-        return FixedContexts(
+        return BatchContexts(
             model.histories,
             (len(model.features), len(model.labels)),
             None if learn_escape else model.escape,
@@ -118,7 +118,7 @@ class FixedContexts:
 
 class _LogPartition(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, weights: Tensor, contexts: FixedContexts) -> Tensor:
+    def forward(ctx: Any, weights: Tensor, contexts: BatchContexts) -> Tensor:
         lattices = contexts.lattices(weights.detach().numpy())
         ctx.kept = contexts, lattices
         return torch.from_numpy(np.concatenate([lattice.log_partition for lattice in lattices]))
@@ -143,11 +143,8 @@ def lbfgs(training: Training, l2: float) -> ContextModel:
         )
     for epoch in range(training.epochs):
         model = training.model
-        contexts = FixedContexts.selected(model, training.seen, training.learn_escape)
-        counts, likelihood = contexts.observed(training.targets)
-        for _, lattice in contexts.parts:
-            for length in mean_context_lengths(lattice):
-                training.note(likelihood, float(length))
+        contexts = BatchContexts.selected(model, training.seen, training.learn_escape)
+        counts, _ = contexts.observed(training.targets)
         found = fit_conditional(
             contexts.log_partition,
             counts,
@@ -158,5 +155,9 @@ def lbfgs(training: Training, l2: float) -> ContextModel:
         own, emission, escape = contexts.split(found.log_weights.numpy())
         model.histories.weights[:] = own
         training.model = replace(model, emission=emission.copy(), escape=float(escape))
+        likelihood = found.log_likelihood / len(training.seen.lengths)
+        for _, lattice in contexts.parts:
+            for length in mean_context_lengths(lattice):
+                training.note(likelihood, float(length))
         training.report(epoch)
     return training.model

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
 from inout.contexts.history_features import HistoryFeature, described
-from inout.contexts.model import ContextModel, Settings, log_shares, mean_context_lengths
+from inout.contexts.model import ContextModel, mean_context_lengths
 from inout.contexts.observations import Observations, Sequences
+from inout.contexts.settings import Settings
 from inout.kernels.contexts.arrays import Columns, Targets
 from inout.kernels.contexts.observations import cpu as observed
 from inout.kernels.contexts.op import Lattice, select
@@ -134,8 +135,15 @@ def fit_contexts(
         if l2:
             raise ArgumentError(f"l2 is for lbfgs. Got {l2}")
         step = checked_number("step", step, 0.0, above=True)
-        return training.adagrad(step, checked_number("delta", delta, 0.0, above=True))
-    return lbfgs(training, l2)
+        model = training.adagrad(step, checked_number("delta", delta, 0.0, above=True))
+    else:
+        model = lbfgs(training, l2)
+    if not (np.isfinite(model.emission).all() and np.isfinite(model.histories.weights).all()):
+        raise ArgumentError(
+            "training must end with finite weights. Got others; smaller steps or smaller values of "
+            "features are needed"
+        )
+    return model
 
 
 @dataclass(eq=False)
@@ -209,7 +217,7 @@ class Training:
 
         lattice = chosen(settings.size)
         wanted = lattice.constrained(target)
-        likelihood = float(log_shares(lattice, wanted.log_partition)[0])
+        likelihood = float(lattice.log_shares(wanted.log_partition)[0])
         self.note(likelihood, float(mean_context_lengths(lattice)[0]))
         slopes = wanted.posteriors - lattice.posteriors
         histories.add_gradient(lattice, slopes)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-import lzma
-import zlib
 from collections.abc import Iterator
-from io import BufferedIOBase
 from pathlib import Path
 
 from inout._core.errors import FileError
+from inout._core.files import open_bytes, reason, unreadable
 
 _BEFORE, _AFTER = 50, 30  # what is shown of a long line on either side of the caret
 
@@ -35,19 +32,13 @@ def read_lines(path: str | Path) -> Iterator[str]:
     Raises `FileError` where the file cannot be read, `TreeSyntaxError` where it is no UTF-8.
     """
     try:
-        with _open(Path(path)) as file:
+        with open_bytes(Path(path)) as file:
             for number, data in enumerate(file, 1):
                 yield _decoded(data, number, str(path))
-    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-        raise FileError(f"{path}: {_reason(error)}") from error
-
-
-def _open(path: Path) -> BufferedIOBase:
-    if path.suffix == ".xz":
-        return lzma.LZMAFile(path)
-    if path.suffix == ".gz":
-        return gzip.GzipFile(path)
-    return path.open("rb")
+    except TreeSyntaxError:
+        raise
+    except unreadable() as error:
+        raise FileError(f"{path}: {reason(error)}") from error
 
 
 def _decoded(data: bytes, number: int, source: str) -> str:
@@ -63,17 +54,3 @@ def _decoded(data: bytes, number: int, source: str) -> str:
         text = data.decode("utf-8", errors="replace")
         message = f"the file must be UTF-8 text. Got the byte 0x{wrong:02x}"
         raise TreeSyntaxError(message, text, number, column, source) from None
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "there is no such file"
-    if isinstance(error, IsADirectoryError):
-        return "this is a directory, and a file is needed"
-    if isinstance(error, PermissionError):
-        return "permission denied"
-    if isinstance(error, EOFError):
-        return "the compressed file ends too early"
-    if isinstance(error, lzma.LZMAError | zlib.error | gzip.BadGzipFile):
-        return f"the file is not compressed as its name says ({error})"
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -112,6 +112,12 @@ class Lattice:
         """The probability of each context: [v]; 0 where log Z is -inf."""
         return self._behind[1]
 
+    def log_shares(self, parts: Vector) -> Vector:
+        """log of the share that some paths of each example, summing to `parts`, have: [b]."""
+        possible = parts > -np.inf
+        whole = np.where(possible, self.log_partition, 0.0)
+        return np.asarray(np.where(possible, np.minimum(parts - whole, 0.0), -np.inf))
+
     def constrained(self, targets: Targets) -> Constrained:
         """The paths that write the target of each example."""
         log_z, posteriors = np.empty(self.columns.num_examples), np.empty(len(self.scores))
@@ -236,10 +242,7 @@ def select(
 
     Time: O(contexts · actions · log contexts) for each column, all of it compiled.
     """
-    given = np.broadcast_to(np.asarray(sizes, np.int64), (columns.size,)).copy()
-    given[columns.firsts[1:] - 1] = 0
-    if (given < 0).any():
-        raise ArgumentError(f"sizes must be at least 0. Got {int(given.min())}")
+    given = _checked_sizes(columns, sizes)
     bound = _checked_memory(memory, histories)
     if by not in _BY:
         raise ArgumentError(f"by must be one of {', '.join(_BY)}. Got {by!r:.80}")
@@ -303,6 +306,21 @@ def select(
         edge_targets=edge_targets[:edges],
         scores=scores[:edges],
     )
+
+
+def _checked_sizes(columns: Columns, sizes: NDArray[Any] | int) -> Numbers:
+    """The size of each column, 0 for the last of each example: [c]."""
+    array = np.asarray(sizes)
+    if array.dtype.kind not in "iu" or array.shape not in ((), (columns.size,)):
+        raise ArgumentError(
+            f"sizes must be an integer, or integers [{columns.size}]. "
+            f"Got {array.dtype} {list(array.shape)}"
+        )
+    given = np.broadcast_to(array.astype(np.int64), (columns.size,)).copy()
+    given[columns.firsts[1:] - 1] = 0
+    if (given < 0).any():
+        raise ArgumentError(f"sizes must be at least 0. Got {int(given.min())}")
+    return given
 
 
 def _graph_of_targets(columns: Columns) -> tuple[Any, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -12,31 +11,27 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_arrays
-from safetensors.numpy import save as save_arrays
 
 from inout._core.checks import at_least
-from inout._core.errors import ArgumentError, FileError
+from inout._core.errors import ArgumentError
 from inout._core.lazy import lazy_property
-from inout.contexts.alignment import Alignment
-from inout.contexts.alignment_actions import (
+from inout.contexts.alignments.actions import (
     alignment_columns,
     alignment_of_actions,
     alignment_streams,
     letter_targets,
 )
-from inout.contexts.alignment_settings import AlignmentSettings
-from inout.io.files import read_bytes, write_bytes
+from inout.contexts.alignments.alignment import Alignment
+from inout.contexts.alignments.settings import AlignmentSettings
+from inout.io.models import made_of, read_model, write_model
 from inout.kernels.contexts.arrays import Columns, Numbers, Targets
 from inout.kernels.contexts.histories import Histories
-from inout.kernels.contexts.op import By, Constrained, Lattice, select
+from inout.kernels.contexts.op import By, Lattice, select
 
 VERSION = 1
 CHUNK = 64  # inputs whose lattices are in memory at a time
 
-_KEY = "inout-alignment"
-_UNREADABLE = (SafetensorError, KeyError, TypeError, ValueError, RecursionError)
+_KEY, _WHAT = "inout-alignment", "alignment model"
 
 
 @dataclass(frozen=True)
@@ -143,7 +138,7 @@ class AlignmentModel:
             alignments = list(self._alignments(own, lattice, lattice.best()))
             outputs = [() if found is None else found.output for found in alignments]
             constrained = lattice.constrained(self.targets(outputs))
-            found += _outputs(outputs, _differences(constrained, lattice), alignments)
+            found += _outputs(outputs, lattice.log_shares(constrained.log_partition), alignments)
         return found
 
     def align(
@@ -159,7 +154,7 @@ class AlignmentModel:
             targets = self.targets(given)
             constrained = lattice.constrained(targets)
             alignments = list(self._alignments(own, lattice, lattice.best_given(targets)))
-            found += _outputs(given, _differences(constrained, lattice), alignments)
+            found += _outputs(given, lattice.log_shares(constrained.log_partition), alignments)
         return found
 
     def log_likelihood(
@@ -172,7 +167,7 @@ class AlignmentModel:
             end = start + CHUNK
             lattice = self.lattice(self.columns(self.numbered_inputs(inputs[start:end])))
             constrained = lattice.constrained(self.targets(outputs[start:end]))
-            found.append(_differences(constrained, lattice))
+            found.append(lattice.log_shares(constrained.log_partition))
         return np.concatenate(found) if found else np.zeros(0)
 
     def _alignments(
@@ -194,33 +189,18 @@ class AlignmentModel:
         if settings["escape"] == -math.inf:
             settings["escape"] = None  # no number of JSON
         content = {
-            "version": VERSION,
             "symbols": list(self.symbols),
             "letters": list(self.letters),
             "lengths": [np.flatnonzero(used).tolist() for used in lengths],
             "settings": settings,
         }
-        arrays = self.histories.to_arrays()
-        write_bytes(path, save_arrays(arrays, {_KEY: json.dumps(content)}))
+        write_model(path, _KEY, VERSION, content, self.histories.to_arrays())
 
     @staticmethod
     def load(path: str | Path) -> AlignmentModel:
         """The model in a file that `save` wrote; `FileError` for any other file."""
-        data = read_bytes(path)
-        try:
-            arrays = load_arrays(data)
-            header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-            content = json.loads(header["__metadata__"][_KEY])
-            version = content["version"]
-        except _UNREADABLE as error:
-            raise FileError(
-                f"{path}: this is no alignment model of inout, or it is damaged. {error}"
-            ) from error
-        if version != VERSION:
-            raise FileError(
-                f"{path}: the model has version {version!r:.80}; this inout reads {VERSION}"
-            )
-        try:
+        content, arrays = read_model(path, _KEY, VERSION, _WHAT)
+        with made_of(path, _WHAT):
             symbols, letters = tuple(content["symbols"]), tuple(content["letters"])
             streams = alignment_streams(len(symbols), len(letters), *content["lengths"])
             settings = content["settings"]
@@ -228,8 +208,6 @@ class AlignmentModel:
                 settings["escape"] = -math.inf
             histories = Histories.from_arrays(streams, arrays)
             return AlignmentModel(symbols, letters, histories, AlignmentSettings(**settings))
-        except _UNREADABLE as error:
-            raise FileError(f"{path}: the alignment model is damaged. {error}") from error
 
     def __repr__(self) -> str:
         return (
@@ -251,13 +229,6 @@ def _same_number(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         raise ArgumentError(
             f"inputs and outputs must be as many. Got {len(inputs)} and {len(outputs)}"
         )
-
-
-def _differences(constrained: Constrained, lattice: Lattice) -> Float[np.ndarray, " b"]:
-    """log p of the targets; -inf where a beam has lost everything."""
-    part, whole = constrained.log_partition, lattice.log_partition
-    possible = part > -np.inf
-    return np.where(possible, part - np.where(possible, whole, 0.0), -np.inf)
 
 
 def _outputs(

@@ -8,7 +8,7 @@ from typing import Any
 
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
-from inout.contexts.alignment_actions import MOST_LETTERS
+from inout.contexts.alignments.actions import MOST_LETTERS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +35,11 @@ class AlignmentSettings:
         at_least("most_letters", self.most_letters, 1)
         if self.memory is not None:
             at_least("memory", self.memory, 1)
+            if self.beam:
+                raise ArgumentError(
+                    "memory must be None with a beam, which remembers everything. "
+                    f"Got {self.memory}"
+                )
         if not self.escape < math.inf:
             raise ArgumentError(f"escape must be finite or -inf. Got {self.escape}")
 

@@ -1,0 +1,52 @@
+"""Opening files that may be compressed, and why a file could not be read or written."""
+
+from __future__ import annotations
+
+from io import BufferedIOBase
+from pathlib import Path
+
+# lzma is imported where it is needed: not every Python has it.
+
+
+def open_bytes(path: Path) -> BufferedIOBase:
+    """The file to read from; `.xz` and `.gz` are unpacked on the way."""
+    if path.suffix == ".xz":
+        import lzma
+
+        return lzma.LZMAFile(path)
+    if path.suffix == ".gz":
+        import gzip
+
+        return gzip.GzipFile(path)
+    return path.open("rb")
+
+
+def unreadable() -> tuple[type[Exception], ...]:
+    """What reading such a file may raise."""
+    return (OSError, EOFError, ValueError, *_compression_errors())
+
+
+def reason(error: Exception) -> str:
+    """What the trouble with a file is, in words."""
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file"
+    if isinstance(error, IsADirectoryError):
+        return "this is a directory, and a file is needed"
+    if isinstance(error, PermissionError):
+        return "permission denied"
+    if isinstance(error, EOFError):
+        return "the compressed file ends too early"
+    if isinstance(error, _compression_errors()):
+        return f"the file is not compressed as its name says ({error})"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _compression_errors() -> tuple[type[Exception], ...]:
+    import gzip
+    import zlib
+
+    try:
+        import lzma
+    except ImportError:
+        return zlib.error, gzip.BadGzipFile
+    return zlib.error, gzip.BadGzipFile, lzma.LZMAError
