@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from nltk.tree import Tree
 
+from benchmarks.contexts_align.words import distance
 from benchmarks.em import corpora, plain
 from benchmarks.registry import WORKLOADS
 from benchmarks.rna.folding import Accuracy, most_accurate
@@ -21,7 +22,13 @@ from inout.grammars import diagnose
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("name", ["parser", "em", "rna", "moments"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("parser", "em", "rna", "moments"),
+        *("contexts-ocr", "contexts-align", "contexts-decipher"),
+    ],
+)
 def test_workloads_have_their_stages(name):
     stages = WORKLOADS[name].load()
     assert all(map(callable, (stages.prepare, stages.check, stages.measure)))
@@ -68,6 +75,14 @@ def test_sensitivity_and_ppv():
     assert accuracy.ppv == pytest.approx(2 / 3)
     assert accuracy.mean_sensitivity == accuracy.mean_ppv == pytest.approx(3 / 4)
     assert Accuracy.of(gold, [set(), set()]).ppv == 0
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "edits"),
+    [("", "", 0), ("", "abc", 3), ("abc", "", 3), ("kitten", "sitting", 3), ("ab", "ba", 2)],
+)
+def test_distances_of_spellings(a, b, edits):
+    assert distance(a, b) == distance(b, a) == edits
 
 
 @pytest.mark.parametrize("size", [1000, 8000])
