@@ -203,6 +203,32 @@ def test_strange_features_are_noticed(run, folder):
     assert "note: model.ctx: the model knows no feature" in told.err
 
 
+def test_models_without_features_are_no_cause_for_a_note(run, folder):
+    (folder / "bare.tsv").write_text("a\nb\n\na\nb\n", encoding="utf-8")
+    assert run("context", "train", "bare.tsv", "-o", "bare.ctx", "--epochs", "1").code == 0
+    assert run("context", "tag", "bare.ctx", "bare.tsv").err == ""
+    assert run("context", "curve", "bare.ctx", "bare.tsv").err == ""
+
+
+def test_one_seed_makes_one_file(run, folder):
+    for name in ("one.ctx", "two.ctx"):
+        run("context", "train", "train.tsv", "-o", name, "--epochs", "2", "--seed", "3")
+    assert (folder / "one.ctx").read_bytes() == (folder / "two.ctx").read_bytes()
+
+
+def test_an_epoch_that_was_better_than_the_last_is_named(run, folder, monkeypatch):
+    shares = iter([(0.5, 0.7), (0.5, 0.8), (0.4, 0.9)])
+    monkeypatch.setattr("inout.cli.contexts.training.accuracy", lambda *_: next(shares))
+    told = run("context", "train", "train.tsv", "-o", "x.ctx", "--dev", "test.tsv", "--epochs", "3")
+    assert "note: --dev was best after epoch 2; --epochs 2 makes that model" in told.out
+
+
+def test_standard_input_may_be_closed(run, folder, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    told = run("context", "tag", "model.ctx")
+    assert (told.code, told.err) == (2, "<stdin>: standard input is closed\n")
+
+
 def test_the_curve_and_its_numbers(run, folder):
     told = run("context", "curve", "model.ctx", "test.tsv", "--json", "--precision", "0.9")
     answer = json.loads(told.out)
@@ -253,12 +279,18 @@ def test_pictures_and_pages(run, folder):
         ("train train.tsv -o train.tsv", "inout: -o must be another file than what is read"),
         ("train train.tsv -o test.tsv --dev test.tsv", "inout: -o must be another file"),
         ("train train.tsv -o no/x.ctx", "no/x.ctx: there is no directory no"),
+        ("train train.tsv -o -", "inout: -o must be a file"),
         ("train train.tsv", "inout: Missing option '--out' / '-o'"),
         ("train train.conll -o x.ctx", "fields must be separated by tabs"),
         ("train train.conll -o x.ctx", "words in columns are --from conll"),
         ("train empty.tsv -o x.ctx", "empty.tsv: there must be at least one sequence"),
         ("train partly.tsv -o x.ctx", "partly.tsv:3: sequences must have labels here"),
         ("train train.tsv -o x.ctx --order 0", "inout: --order must be at least 1"),
+        ("train train.tsv -o x.ctx --size 99999999999999999999", "--size must be at most 1000000"),
+        ("train train.tsv -o x.ctx --order 99999999999999999999", "--order must be at most"),
+        ("train train.tsv -o x.ctx --memory 99999999999999999999", "--memory must be at most"),
+        ("tag model.ctx test.tsv --size 99999999999999999999", "--size must be at most 1000000"),
+        ("train train.tsv -o x.ctx --step 1e308", "training must end with finite weights"),
         ("train train.tsv -o x.ctx --size -1", "inout: --size must be at least 0"),
         ("train train.tsv -o x.ctx --epochs 0", "inout: --epochs must be at least 1"),
         ("train train.tsv -o x.ctx --memory 2", "--memory must be an integer of at least 3"),

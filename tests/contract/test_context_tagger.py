@@ -75,7 +75,7 @@ def test_the_constructor_only_stores():
     assert [name for name in vars(tagger) if name.endswith("_")] == []
     with pytest.raises(ArgumentError, match="step must be"):
         ContextTagger(step=-1.0).fit(X, Y)
-    with pytest.raises(ArgumentError, match="order must be at least 1"):
+    with pytest.raises(ArgumentError, match="order must be an integer of at least 1"):
         ContextTagger(order=0).fit(X, Y)
 
 
@@ -161,6 +161,8 @@ def test_labels_keep_their_type():
     assert tagger.classes_.dtype.kind == "i"
     assert {label for labels in tagger.predict(NEW) for label in labels} <= {0, 10, 20}
     assert tagger.score(X, [np.array(labels) for labels in numbers]) > 0.2
+    same = ContextTagger(order=1, epochs=1).fit([[["x"], ["y"]]], [[1, 1.0]])
+    assert same.classes_.tolist() == [1]
     mixed = ContextTagger(order=1, epochs=1).fit([[["x"], ["y"]]], [[1, ("a", "b")]])
     assert mixed.predict([[["x"], ["y"]]]) == [[1, ("a", "b")]]
 
@@ -169,6 +171,14 @@ def test_the_model_is_that_of_the_command(fitted, tmp_path):
     fitted.model_.save(tmp_path / "tagger.ctx")
     found = ContextModel.load(tmp_path / "tagger.ctx").tag(NEW)
     assert [tagging.labels for tagging in found] == fitted.predict(NEW)
+
+
+def test_parameters_of_numpy_are_saved(tmp_path):
+    tagger = ContextTagger(epochs=1)  # as a grid search sets them
+    tagger.set_params(order=np.int64(2), size=np.int64(3), step=np.float32(0.5))
+    tagger.fit(X, Y).model_.save(tmp_path / "tagger.ctx")
+    model = ContextModel.load(tmp_path / "tagger.ctx")
+    assert (model.settings.order, model.settings.size, model.training["step"]) == (2, 3, 0.5)
 
 
 @pytest.mark.parametrize(

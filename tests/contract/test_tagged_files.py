@@ -83,6 +83,7 @@ def test_nothing_is_a_comment_and_colons_are_escaped():
         ("B\ta:nan\n", "Got 'nan' for 'a'"),
         ("B\ta:inf\n", "Got 'inf'"),
         ("B\ta:1e999\n", "Got '1e999'"),
+        ("B\ta\nB\ta:1e308\ta:1e308\n", "data.tsv:2: the values of a feature must have a finite"),
         ("B\ta:1_0\n", "Got '1_0'"),
         ("B\ta:1:2\n", "Got '1:2'"),
         ("B\ta\t\tb\n", "data.tsv:1: features must have a name. Got '' behind a tab"),

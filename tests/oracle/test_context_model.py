@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -14,8 +15,8 @@ import torch
 
 from inout import ArgumentError, FileError, LinearChain
 from inout.contexts import ContextModel
-from inout.contexts.model import Settings
-from inout.learning.context_batches import FixedContexts
+from inout.contexts.settings import Settings
+from inout.learning.context_batches import BatchContexts
 from inout.learning.contexts import Passed, fit_contexts
 from tests.oracle import reified_contexts as oracle
 from tests.oracle.reified_contexts import BOS
@@ -183,7 +184,7 @@ def test_expected_features(name: str):
 def test_gradient_with_fixed_contexts(learn_escape: bool):
     model, sequences, tags = made("end")
     model = replace(model, escape=-0.4)
-    contexts = FixedContexts.selected(model, model.observe(sequences), learn_escape)
+    contexts = BatchContexts.selected(model, model.observe(sequences), learn_escape)
     model.histories.weights[:] = np.random.default_rng(5).normal(size=model.histories.num_weights)
     weights = torch.from_numpy(contexts.joined(model)).requires_grad_()
     scales = torch.linspace(0.5, 1.5, len(sequences), dtype=torch.float64)
@@ -304,6 +305,17 @@ def test_reports():
     assert all(0 <= r.context_length <= 3 for r in reports)
 
 
+def test_lbfgs_reports_what_it_reached():
+    sequences, tags = corpus(2)
+    reports: list[Passed] = []
+    model = fit_contexts(  # every context is kept, so selection changes nothing
+        sequences, tags, order=2, size=100, method="lbfgs", l2=0.5, epochs=1,
+        after=lambda r, _: reports.append(r),
+    )  # fmt: skip
+    reached = model.log_likelihoods(sequences, tags).mean()
+    assert [r.log_likelihood for r in reports] == [pytest.approx(reached)]
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_the_distribution_of_the_model(name: str):
     model, sequences, tags = made(name)
@@ -371,6 +383,8 @@ def test_damaged_files(tmp_path: Path):
         b"labels",
         whole[: len(whole) // 2],
         whole.replace(b'version\\": 1', b'version\\": 9'),
+        re.sub(rb'settings\\": {.*?}', rb'settings\\": []', whole),
+        re.sub(rb'size\\": [0-9]', rb'size\\": x', whole),
     ):
         path.write_bytes(text)
         with pytest.raises(FileError, match="model"):
@@ -382,6 +396,9 @@ def test_damaged_files(tmp_path: Path):
     [
         ({"order": 0}, "order"),
         ({"size": -1}, "size"),
+        ({"order": 2.5}, "order must be an integer"),
+        ({"size": 2.5}, "size must be an integer"),
+        ({"memory": 3.5}, "memory must be an integer"),
         ({"memory": 1}, "memory must be at least 3"),
         ({"memory": 5, "beam": True}, "memory"),
         ({"memory": "much"}, "memory"),
@@ -392,12 +409,12 @@ def test_damaged_files(tmp_path: Path):
         ({"method": "lbfgs", "beam": True}, "learn_escape"),
     ],
 )
-def test_wrong_options(options: dict[str, Any], words: str):
+def test_wrong_options(unchecked: None, options: dict[str, Any], words: str):
     with pytest.raises(ArgumentError, match=words):
         fit_contexts([[["x"]]], [["a"]], **options)
 
 
-def test_wrong_data():
+def test_wrong_data(unchecked: None):
     with pytest.raises(ArgumentError, match="at least one"):
         fit_contexts([], [])
     with pytest.raises(ArgumentError, match="must be 1"):
@@ -408,10 +425,27 @@ def test_wrong_data():
         fit_contexts([[]], [[]])
     with pytest.raises(ArgumentError, match="finite"):
         fit_contexts([[{"x": math.inf}]], [["a"]])
+    with pytest.raises(ArgumentError, match="tags must be strings"):
+        fit_contexts([[["x"]]], [[1]])
+    with pytest.raises(ArgumentError, match="must be numbers"):
+        fit_contexts([[{"x": "much"}]], [["a"]])
+    with pytest.raises(ArgumentError, match="Got the int 3 in sequence 0"):
+        fit_contexts([[3]], [["a"]])  # type: ignore[list-item]
     model = fit_contexts([[["x"]]], [["a"]])
     with pytest.raises(ArgumentError, match="'b'"):
         model.log_likelihoods([[["x"]]], [["b"]])
+    with pytest.raises(ArgumentError, match="one for each position"):
+        model.log_likelihoods([[["x"], ["x"]]], [["a"]])
     assert model.tag([[["never seen"]]])[0].labels == ["a"]
+
+
+@pytest.mark.parametrize("name", [1, ("x", 1.0), ["x"], torch.tensor(1.0)], ids=repr)
+def test_names_of_features_are_strings(unchecked: None, name: Any):
+    # Others would be lost in a file, and a model that was read would not know them again.
+    with pytest.raises(ArgumentError, match="names of features must be strings"):
+        fit_contexts([[[name]]], [["a"]])
+    with pytest.raises(ArgumentError, match="names of features must be strings"):
+        fit_contexts([[["x"]]], [["a"]]).tag([[[name]]])
 
 
 def test_settings_of_arrays():

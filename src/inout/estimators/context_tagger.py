@@ -87,12 +87,15 @@ class ContextTagger(BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Sequences, y: Labels) -> ContextTagger:
         """Train on sequences and their labels; O(epochs · positions · size · labels) time."""
         classes = _classes(y)
+        names = {label: name for name, label in classes.items()}
         options = {
-            name: value for name, value in self.get_params().items() if name != "random_state"
+            name: value.item() if isinstance(value, np.generic) else value
+            for name, value in self.get_params().items()
+            if name != "random_state"
         }
         model = fit_contexts(
             X,
-            [[str(label) for label in labels] for labels in y],
+            [[names[label] for label in labels] for labels in y],
             generator=_generator(self.random_state),
             **options,
         )

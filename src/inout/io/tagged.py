@@ -156,6 +156,11 @@ def _of_features(block: list[tuple[int, str]], source: str) -> TaggedSequence:
         for feature in features:
             name, value = _feature(feature, place)
             values[name] = values.get(name, 0.0) + value
+            if not math.isfinite(values[name]):
+                raise FileError(
+                    f"{place}: the values of a feature must have a finite sum. "
+                    f"Got {values[name]} for {name!r:.60}"
+                )
         positions.append(values)
     return _sequence(positions, labels, block, source)
 

@@ -12,6 +12,7 @@ from inout.cli.commands.options import FLAG, JsonOption, check_seed, choice, cou
 FORMS = ("features", "conll")
 METHODS = ("adagrad", "lbfgs")
 NO_BOUND = "none"
+MOST = 1_000_000  # of any number of labels or contexts: more is a mistake
 
 EXAMPLES = """\
 A file has one position a line: its label, a tab, and its features separated by tabs, each with \
@@ -138,12 +139,20 @@ def train(
         typer.Option("--method", metavar="METHOD", help="adagrad (a step a sequence) or lbfgs."),
     ] = METHODS[0],
     epochs: Annotated[
-        int, typer.Option("--epochs", metavar="N", help="How often to go through DATA.")
+        int,
+        typer.Option(
+            "--epochs",
+            metavar="N",
+            help="How often to go through DATA; with lbfgs, how often contexts are selected.",
+        ),
     ] = 5,
     step: Annotated[
         float | None,
         typer.Option(
-            "--step", metavar="X", help="The size of AdaGrad's steps.", show_default="0.2"
+            "--step",
+            metavar="X",
+            help="The size of AdaGrad's steps; with many features smaller ones are better.",
+            show_default="0.2",
         ),
     ] = None,
     delta: Annotated[
@@ -181,8 +190,8 @@ def train(
     from inout.cli.progress import status
 
     options: dict[str, Any] = {
-        "order": count("--order", order, 1),
-        "size": count("--size", size, 0),
+        "order": _most("--order", count("--order", order, 1)),
+        "size": _size(size),
         "memory": _memory(memory, order, beam),
         "beam": beam,
         "method": choice("--method", method, METHODS),
@@ -204,6 +213,8 @@ def train(
         from inout.cli.contexts import reading
         from inout.io import check_writable
 
+        if out == reading.STANDARD_INPUT:
+            raise ArgumentError("-o must be a file: a model is no text to be printed. Got -")
         check_writable(out)
         reading.refuse_as_output("-o", out, [*data, *([] if dev is None else [dev])])
         sequences = reading.read_labelled(data, read_as, line)
@@ -260,7 +271,7 @@ def tag(
     if at_least is not None:
         _share("--at-least", at_least)
     if size is not None:
-        count("--size", size, 0)
+        _size(size)
     read_as: Any = None if form is None else choice("--from", form, FORMS)
     files = data or ["-"]
     with status() as line:
@@ -316,7 +327,7 @@ def curve(
 
     _share("--precision", precision)
     if size is not None:
-        count("--size", size, 0)
+        _size(size)
     read_as: Any = None if form is None else choice("--from", form, FORMS)
     models = [model, *(also or [])]
     with status() as line:
@@ -358,7 +369,17 @@ def _memory(given: str | None, order: int, beam: bool) -> int | str | None:
             f"--memory must be an integer of at least {least} (n-grams of order {order} need "
             f"that), or none. Got {given!r}"
         )
-    return int(given)
+    return _most("--memory", int(given))
+
+
+def _size(given: int) -> int:
+    return _most("--size", count("--size", given, 0))
+
+
+def _most(option: str, given: int) -> int:
+    if given > MOST:
+        raise ArgumentError(f"{option} must be at most {MOST}. Got {given}")
+    return given
 
 
 def _refuse(given: object, option: str, why: str) -> None:

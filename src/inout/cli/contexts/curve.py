@@ -39,7 +39,7 @@ class Result:
     correct: list[bool]
     labels: int
     labels_right: int
-    known: int  # features that the model knows
+    strange: bool  # whether the model has features, and these sequences none of them
 
     @property
     def accuracy(self) -> float:
@@ -84,7 +84,8 @@ def evaluate(
             step(len(correct))
     if not correct:
         raise FileError(f"{', '.join(paths)}: there must be at least one sequence. Got none")
-    return Result(path, model.describe(), confidences, correct, labels, labels_right, known)
+    strange = bool(model.features) and not known
+    return Result(path, model.describe(), confidences, correct, labels, labels_right, strange)
 
 
 def put(
@@ -110,7 +111,7 @@ def put(
     else:
         _print(results, precision)
     for result in results:
-        if not result.known:
+        if result.strange:
             note = nothing_known(len(result.correct))
             print(f"note: {result.name}: {note}", file=sys.stderr)
 

@@ -60,9 +60,16 @@ def need_labels(sequence: TaggedSequence) -> list[str]:
     return sequence.labels
 
 
+def is_typed() -> bool:
+    """Whether standard input is a person at a keyboard."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
 def _sequences(path: str, form: Form, columns: int | None) -> Iterator[TaggedSequence]:
     if path != STANDARD_INPUT:
         return read_tagged(path, form, columns=columns)
-    if sys.stdin.isatty():
+    if sys.stdin is None:
+        raise FileError("<stdin>: standard input is closed")
+    if is_typed():
         print("reading sequences from the terminal; Ctrl-D ends", file=sys.stderr)
     return read_tagged_stream(sys.stdin.buffer, "<stdin>", form, columns=columns)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from inout.cli.contexts.reading import STANDARD_INPUT, read_sequences
+from inout.cli.contexts.reading import STANDARD_INPUT, is_typed, read_sequences
 from inout.cli.formats import plural
 from inout.cli.progress import counter
 from inout.contexts.model import ContextModel, Tagging
@@ -48,7 +48,7 @@ def answers(
     columns = columns_of(model.features) if form == "conll" else None
     sequences = read_sequences(paths, form, columns)
     # Who types sequences in wants an answer to each.
-    together = 1 if STANDARD_INPUT in paths and sys.stdin.isatty() else _TOGETHER
+    together = 1 if STANDARD_INPUT in paths and is_typed() else _TOGETHER
     while some := list(islice(sequences, together)):
         found = model.tag([sequence.positions for sequence in some], size)
         for sequence, tagging in zip(some, found, strict=True):
@@ -61,7 +61,7 @@ def begun(
 ) -> Iterator[Answer]:
     """The same, of which the first is there already, unless a person is to type it."""
     found = answers(model, paths, form, size)
-    if STANDARD_INPUT in paths and sys.stdin.isatty():
+    if STANDARD_INPUT in paths and is_typed():
         return found
     first = list(islice(found, 1))
     return _after(first, found)
@@ -94,7 +94,7 @@ def print_answers(
             step(done)
     if not done:
         print("note: there were no sequences", file=sys.stderr)
-    elif not known:
+    elif not known and model.features:
         print(f"note: {nothing_known(done)}", file=sys.stderr)
     if least is not None and done:
         print(

@@ -56,7 +56,8 @@ def train(
     """The model trained on the data; how good it is on `dev` after each epoch."""
     began = monotonic()
     follower = _Follower(len(data), dev)
-    with _bar(options["epochs"] * len(data)) as show:
+    first = "starting" if options["method"] == "adagrad" else "optimising, 30 iterations an epoch"
+    with _bar(options["epochs"] * len(data), first) as show:
         follower.show = show
         model = fit_contexts(
             [sequence.positions for sequence in data],
@@ -67,7 +68,8 @@ def train(
             **options,
         )
     seconds = monotonic() - began
-    known = {"sequences": len(data), "seconds": round(seconds, 1), "seed": seed, "form": form}
+    # Not how long it took: one seed makes one file.
+    known = {"sequences": len(data), "seed": seed, "form": form}
     told = {**options, **known}
     return Trained(
         replace(model, training=model.training | told),
@@ -149,6 +151,15 @@ def as_text(out: str, made: Trained) -> str:
             f"note: in the last epoch the labels of {plural(missing, 'sequence')} were not in the "
             "beam; the log-likelihood is that of the others"
         )
+    if with_dev:
+        best = max(made.epochs, key=lambda epoch: epoch.right or (0.0, 0.0))
+        if best.number < len(made.epochs):
+            adagrad = made.model.training["method"] == "adagrad"
+            more = ", and a smaller --step may be better still" if adagrad else ""
+            lines.append(
+                f"note: --dev was best after epoch {best.number}; --epochs {best.number} makes "
+                f"that model{more}"
+            )
     return "\n".join(lines)
 
 
@@ -179,7 +190,7 @@ def as_json(out: str, made: Trained) -> str:
 
 
 @contextmanager
-def _bar(total: int) -> Iterator[Callable[[int, str], None]]:
+def _bar(total: int, first: str) -> Iterator[Callable[[int, str], None]]:
     """A bar on stderr, on a terminal only."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -196,5 +207,5 @@ def _bar(total: int) -> Iterator[Callable[[int, str], None]]:
     )
     with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
         compiling = never_compiled("contexts")
-        task = bar.add_task(COMPILING if compiling else "starting", total=total)
+        task = bar.add_task(COMPILING if compiling else first, total=total)
         yield lambda done, text: bar.update(task, completed=done, description=text)
