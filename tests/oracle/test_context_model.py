@@ -153,6 +153,9 @@ def test_answers_are_those_of_all_labellings(name: str):
         for labels, share in labellings.items():
             marginals[np.arange(len(labels)), labels] += share
         assert_close(tagging.marginals, marginals)
+        inner = [(c, m) for (column, c), m in totals.mass.items() if column > 0]
+        lengths = sum(m * sum(symbol != BOS for symbol in c) for c, m in inner)
+        assert_close(tagging.context_length, lengths / max(sum(m for _, m in inner), 1.0))
         everything = 3 ** len(sequence)
         if not model.settings.beam or model.escape > -math.inf:
             assert len(labellings) == everything, "nothing has probability 0"

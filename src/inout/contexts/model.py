@@ -174,7 +174,7 @@ class ContextModel:
         edges, offsets, scores = lattice.best()
         actions = lattice.actions(edges)
         confidences = np.exp(lattice.log_shares(scores))
-        lengths = mean_context_lengths(lattice)
+        lengths = lattice.mean_lengths
         found = []
         for b in range(len(seen.lengths)):
             lo, hi = seen.starts[b], seen.starts[b + 1]
@@ -366,17 +366,6 @@ def _model(
         dict(content["training"]),
         functions,
     )
-
-
-def mean_context_lengths(lattice: Lattice) -> NDArray[np.float64]:
-    """How many labels contexts remember, on average by mass and over the positions: [b].
-
-    Of the contexts that something follows: neither the beginning nor the end counts.
-    """
-    firsts = lattice.columns.firsts
-    weights = lattice.mass * lattice.lengths
-    sums = np.add.reduceat(weights, lattice.node_offsets[firsts[:-1]])
-    return np.asarray(sums / np.maximum(np.diff(firsts) - 2, 1))
 
 
 def _parts(starts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:

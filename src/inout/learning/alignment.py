@@ -227,23 +227,13 @@ def difference(
     if strategy == "target":
         aimed = model.lattice(columns, by="target", targets=targets)
     given = aimed.constrained(targets)
-    stats.context_length += mean_context_length(lattice)
+    stats.context_length += float(lattice.mean_lengths[0])
     if given.log_partition[0] == -np.inf:
         return []
     stats.log_likelihood += float(given.log_partition[0] - lattice.log_partition[0])
     if aimed is lattice:
         return [(lattice, given.posteriors - lattice.posteriors)]
     return [(aimed, given.posteriors), (lattice, -lattice.posteriors)]
-
-
-def mean_context_length(lattice: Lattice) -> float:
-    """How many edges the contexts of one example remember, weighted by their mass.
-
-    The first and the last context, the beginning and the end, do not count.
-    """
-    mass = lattice.mass[1:-1]
-    total = float(mass.sum())
-    return float(mass @ lattice.lengths[1:-1]) / total if total > 0 else 0.0
 
 
 def imputed_targets(

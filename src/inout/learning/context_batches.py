@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
-from inout.contexts.model import ContextModel, mean_context_lengths
+from inout.contexts.model import ContextModel
 from inout.contexts.observations import Observations
 from inout.kernels.contexts.arrays import Targets
 from inout.kernels.contexts.histories import Histories
@@ -157,7 +157,7 @@ def lbfgs(training: Training, l2: float) -> ContextModel:
         training.model = replace(model, emission=emission.copy(), escape=float(escape))
         likelihood = found.log_likelihood / len(training.seen.lengths)
         for _, lattice in contexts.parts:
-            for length in mean_context_lengths(lattice):
+            for length in lattice.mean_lengths:
                 training.note(likelihood, float(length))
         training.report(epoch)
     return training.model

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
 from inout.contexts.history_features import HistoryFeature, described
-from inout.contexts.model import ContextModel, mean_context_lengths
+from inout.contexts.model import ContextModel
 from inout.contexts.observations import Observations, Sequences
 from inout.contexts.settings import Settings
 from inout.kernels.contexts.arrays import Columns, Targets
@@ -218,7 +218,7 @@ class Training:
         lattice = chosen(settings.size)
         wanted = lattice.constrained(target)
         likelihood = float(lattice.log_shares(wanted.log_partition)[0])
-        self.note(likelihood, float(mean_context_lengths(lattice)[0]))
+        self.note(likelihood, float(lattice.mean_lengths[0]))
         slopes = wanted.posteriors - lattice.posteriors
         histories.add_gradient(lattice, slopes)
         positions = lattice.emission_counts(slopes)

@@ -112,6 +112,19 @@ class Lattice:
         """The probability of each context: [v]; 0 where log Z is -inf."""
         return self._behind[1]
 
+    @lazy_property
+    def mean_lengths(self) -> Vector:
+        """How many actions contexts remember, on average by their mass: [b].
+
+        Of the contexts that something follows and precedes: neither the beginning nor the end.
+        """
+        inner = self.mass.copy()
+        inner[self.node_offsets[self.columns.firsts[:-1]]] = inner[self.ends] = 0.0
+        firsts = self.node_offsets[self.columns.firsts[:-1]]
+        totals = np.add.reduceat(inner, firsts)
+        sums = np.add.reduceat(inner * self.lengths, firsts)
+        return np.asarray(sums / np.where(totals > 0, totals, 1.0))
+
     def log_shares(self, parts: Vector) -> Vector:
         """log of the share that some paths of each example, summing to `parts`, have: [b]."""
         possible = parts > -np.inf
