@@ -22,7 +22,7 @@ class Agreement:
     @property
     def holds(self) -> bool:
         """Whether they agree (a NaN does not)."""
-        return self.difference <= self.tolerance
+        return bool(self.difference <= self.tolerance)  # numpy's has no place in JSON
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Figure:
         if self.failure is not None:
             return False
         if self.at_least is not None:
-            return self.value >= self.at_least
-        return None if self.at_most is None else self.value <= self.at_most
+            return bool(self.value >= self.at_least)
+        return None if self.at_most is None else bool(self.value <= self.at_most)
 
     def summary(self) -> dict[str, Any]:
         """The figure as the last line of a run has it."""
@@ -149,7 +149,10 @@ class Report:
             "workload": self.workload,
             "quick": self.quick,
             "machine": self.machine,
-            "agreements": [asdict(a) | {"holds": a.holds} for a in self.agreements],
+            "agreements": [
+                asdict(a) | {"difference": float(a.difference), "holds": a.holds}
+                for a in self.agreements
+            ],
             "figures": [f.summary() | {"repeats": f.repeats} for f in self.figures],
             "holds": self.holds,
         }
