@@ -30,6 +30,7 @@ from inout.kernels.contexts.op import By, Lattice, select
 
 VERSION = 1
 CHUNK = 64  # inputs whose lattices are in memory at a time
+CANDIDATES = 10
 
 _KEY, _WHAT = "inout-alignment", "alignment model"
 
@@ -129,17 +130,50 @@ class AlignmentModel:
             **self.settings.selection,
         )
 
-    def predict(self, inputs: Sequence[Sequence[str]]) -> list[AlignedOutput]:
-        """The output of the best alignment of each input."""
+    def predict(
+        self, inputs: Sequence[Sequence[str]], candidates: int = CANDIDATES
+    ) -> list[AlignedOutput]:
+        """The most probable output of each input, with its best alignment.
+
+        It is looked for among the outputs of so many `candidates`, the best paths (outputs with
+        alignments); the probability of an output is the sum over all its alignments.
+        """
         found: list[AlignedOutput] = []
         for start in range(0, len(inputs), CHUNK):
             own = inputs[start : start + CHUNK]
             lattice = self.lattice(self.columns(self.numbered_inputs(own)))
-            alignments = list(self._alignments(own, lattice, lattice.best()))
-            outputs = [() if found is None else found.output for found in alignments]
-            constrained = lattice.constrained(self.targets(outputs))
-            found += _outputs(outputs, lattice.log_shares(constrained.log_partition), alignments)
+            outputs, shares = self._most_probable(lattice, candidates)
+            best = lattice.best_given(self.targets(outputs))
+            found += _outputs(outputs, shares, list(self._alignments(own, lattice, best)))
         return found
+
+    def _most_probable(
+        self, lattice: Lattice, candidates: int
+    ) -> tuple[list[tuple[str, ...]], Float[np.ndarray, " b"]]:
+        """The output of each example with the largest sum over its alignments; log of its share."""
+        edges, offsets, _ = lattice.kbest(candidates)
+        actions = lattice.actions(edges)
+        letters = len(self.letters)
+        choices: list[list[tuple[str, ...]]] = []
+        for b in range(lattice.columns.num_examples):
+            written: dict[tuple[str, ...], None] = {}
+            for lo, hi in pairwise(offsets[b * candidates : (b + 1) * candidates + 1].tolist()):
+                path = actions[lo:hi]
+                spelled = path[path < 2 * letters] % letters
+                if hi > lo:
+                    written[tuple(self.letters[letter] for letter in spelled)] = None
+            choices.append(list(written) or [()])
+        outputs = [choice[0] for choice in choices]
+        shares = np.full(len(choices), -np.inf)
+        for rank in range(max(map(len, choices), default=0)):
+            tried = [choice[min(rank, len(choice) - 1)] for choice in choices]
+            own = lattice.log_shares(lattice.constrained(self.targets(tried)).log_partition)
+            better = own > shares
+            outputs = [
+                new if b else old for new, old, b in zip(tried, outputs, better, strict=True)
+            ]
+            shares = np.where(better, own, shares)
+        return outputs, shares
 
     def align(
         self, inputs: Sequence[Sequence[str]], outputs: Sequence[Sequence[str]]

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
 from inout._core.lazy import lazy_property
 from inout.kernels.contexts import cpu
@@ -32,6 +33,7 @@ _best: Callable[..., Any] = passes.best
 _written: Callable[..., Any] = spelling.written
 _constrained: Callable[..., Any] = spelling.constrained
 _best_given: Callable[..., Any] = spelling.best_given
+_kbest: Callable[..., Any] = passes.kbest
 _count_actions: Callable[..., Any] = passes.count_actions
 
 
@@ -186,6 +188,17 @@ class Lattice:
         edges = np.empty(self.columns.size, np.int64)
         offsets = np.empty(self.columns.num_examples + 1, np.int64)
         _best(self._arrays, self.scores, values, edges, offsets)
+        return edges[: offsets[-1]], offsets, values[self.ends]
+
+    def kbest(self, k: int) -> tuple[Numbers, Numbers, NDArray[np.float64]]:
+        """The edges of the k best paths of each example, where each begins [b·k+1], scores [b k].
+
+        Where there are fewer paths the others have no edges, and the score -inf.
+        """
+        values = np.empty((len(self.parents), at_least("k", k, 1)))
+        edges = np.empty(k * self.columns.size, np.int64)
+        offsets = np.empty(k * self.columns.num_examples + 1, np.int64)
+        _kbest(self._arrays, self.scores, values, edges, offsets)
         return edges[: offsets[-1]], offsets, values[self.ends]
 
     def best_given(self, targets: Targets) -> tuple[Numbers, Numbers, Vector]:

@@ -143,6 +143,56 @@ def best(lattice, scores, values, edges, offsets):
 
 
 @njit(cache=True, nogil=True)
+def kbest(lattice, scores, values, edges, offsets):
+    """The k best paths of each example as edges, in order; `values` [v k]: of those to a context.
+
+    Fewer where there are fewer: the rest are empty. Of paths of the same score the one that was
+    met first is before the other.
+    """
+    firsts, node_offsets, slot_offsets, slot_nodes, edge_offsets, edge_targets, sizes = lattice
+    k = values.shape[1]
+    back = np.full(values.shape, -1, np.int64)  # the last edge of each path to a context
+    origins = np.full(values.shape, -1, np.int32)  # where it comes from
+    ranks = np.full(values.shape, -1, np.int32)  # by which of the paths to there
+    offsets[0] = 0
+    path = np.empty(len(sizes) + 1, np.int64)
+    for b in range(len(firsts) - 1):
+        for c in range(firsts[b], firsts[b + 1]):
+            values[node_offsets[c] : node_offsets[c + 1]] = -np.inf
+            if c == firsts[b]:
+                values[node_offsets[c], 0] = 0.0
+            for slot in range(slot_offsets[c], slot_offsets[c + 1]):
+                u = slot_nodes[slot]
+                start = edge_offsets[c] + (slot - slot_offsets[c]) * sizes[c]
+                for e in range(start, start + sizes[c]):
+                    v = edge_targets[e]
+                    for r in range(k):
+                        value = values[u, r] + scores[e]
+                        if not value > values[v, k - 1]:
+                            break
+                        place = k - 1
+                        while place > 0 and value > values[v, place - 1]:
+                            values[v, place] = values[v, place - 1]
+                            back[v, place] = back[v, place - 1]
+                            origins[v, place] = origins[v, place - 1]
+                            ranks[v, place] = ranks[v, place - 1]
+                            place -= 1
+                        values[v, place], back[v, place] = value, e
+                        origins[v, place], ranks[v, place] = u, r
+        end = node_offsets[firsts[b + 1]] - 1
+        for rank in range(k):
+            length, v, r = 0, end, rank
+            while back[v, r] >= 0:
+                path[length] = back[v, r]
+                length += 1
+                v, r = origins[v, r], ranks[v, r]
+            at = b * k + rank
+            for i in range(length):
+                edges[offsets[at] + i] = path[length - 1 - i]
+            offsets[at + 1] = offsets[at] + length
+
+
+@njit(cache=True, nogil=True)
 def count_actions(edge_offsets, first_actions, sizes, rows, edge_weights, counts):
     """Add up the weights of the edges of each emission row by action."""
     for c in range(len(sizes)):
