@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from time import sleep
 
 import pytest
@@ -25,7 +26,7 @@ def run(monkeypatch, tmp_path, capsys):
 
     def run(agreements, figures, *options):
         stages = Stages(lambda quick: quick, lambda state: agreements, lambda state: figures)
-        monkeypatch.setattr(Workload, "load", lambda self: stages)
+        monkeypatch.setattr(Workload, "load", lambda self, seed: stages)
         monkeypatch.setitem(WORKLOADS, "made-up", Workload("made-up", "a test", "nowhere"))
         monkeypatch.setattr(report, "RESULTS", tmp_path / "results")
         monkeypatch.setattr("sys.argv", ["benchmarks", "run", "made-up", *options])
@@ -121,3 +122,10 @@ def test_short_ways_run_several_times_in_a_row():
     calls = []
     alternate({"a": lambda: calls.append("a"), "b": lambda: sleep(0.05)}, 1)
     assert len(calls) > 10
+
+
+def test_a_seed_goes_to_workloads_that_take_one():
+    seeded = WORKLOADS["contexts-ocr"].load(7).prepare
+    assert isinstance(seeded, partial)
+    assert seeded.keywords == {"seed": 7}
+    assert not isinstance(WORKLOADS["rna"].load(7).prepare, partial)
