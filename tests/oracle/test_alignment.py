@@ -18,7 +18,7 @@ from inout.contexts.alignments.settings import AlignmentSettings
 from inout.kernels.contexts.arrays import Targets
 from inout.kernels.contexts.growing import grow_rows
 from inout.kernels.contexts.histories import Histories
-from inout.kernels.contexts.op import Lattice
+from inout.kernels.contexts.lattice import Lattice
 from inout.learning.alignment import AlignmentStats, Strategy, difference
 from tests.oracle import alignment_graphs as oracle
 from tests.support import assert_close

@@ -17,7 +17,8 @@ from inout.contexts.model import ContextModel
 from inout.contexts.settings import Settings
 from inout.kernels.contexts.arrays import Columns, Streams, Targets
 from inout.kernels.contexts.histories import Histories
-from inout.kernels.contexts.op import Lattice, select
+from inout.kernels.contexts.lattice import Lattice
+from inout.kernels.contexts.selection import select
 from inout.learning.contexts import Passed, fit_contexts
 
 TWO, ONE = [["x"], ["x"]], [["x"]]

@@ -12,7 +12,7 @@ from inout._core.errors import ArgumentError
 from inout.forest import Item
 from inout.forest.assembly import assemble
 from inout.forest.labels import LazyLabels
-from inout.kernels.contexts.op import Lattice
+from inout.kernels.contexts.lattice import Lattice
 from inout.kernels.forest.arrays import ForestArrays
 
 

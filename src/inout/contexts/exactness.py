@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.checks import at_least
-from inout.kernels.contexts.op import Lattice
+from inout.kernels.contexts.lattice import Lattice
 
 Vector = NDArray[np.float64]
 
@@ -45,7 +45,7 @@ def exactness(lattice: Lattice, memory: int | None) -> Exactness:
     >>> import numpy as np
     >>> from inout.kernels.contexts.arrays import Columns, Streams
     >>> from inout.kernels.contexts.histories import Histories
-    >>> from inout.kernels.contexts.op import select
+    >>> from inout.kernels.contexts.selection import select
     >>> histories = Histories(Streams.labels(2, [0]))
     >>> lattice = select(Columns.chains([3], 2), histories, np.zeros((3, 2)), sizes=1)
     >>> found = exactness(lattice, None)  # the first label is kept if it is 0; then ⋆ or 00

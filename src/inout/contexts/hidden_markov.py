@@ -20,7 +20,8 @@ from inout.contexts.language_model import NGramLanguageModel
 from inout.distributions.arguments import refuse_bad_values
 from inout.kernels.contexts.arrays import Columns
 from inout.kernels.contexts.histories import Histories
-from inout.kernels.contexts.op import Lattice, select
+from inout.kernels.contexts.lattice import Lattice
+from inout.kernels.contexts.selection import select
 from inout.kernels.threads import over_batch
 
 # A part of a corpus has about this many edges, each of some 30 bytes, in each thread.

@@ -22,8 +22,9 @@ from inout.contexts.settings import Settings
 from inout.io.models import made_of, read_model, write_model
 from inout.kernels.contexts.arrays import Columns, Targets
 from inout.kernels.contexts.histories import Histories
+from inout.kernels.contexts.lattice import Lattice
 from inout.kernels.contexts.observations import cpu as observed
-from inout.kernels.contexts.op import By, Lattice, select
+from inout.kernels.contexts.selection import By, select
 
 VERSION = 1
 
@@ -97,6 +98,11 @@ class ContextModel:
             settings,
             history_features=tuple(history_features),
         )
+
+    def copy(self) -> ContextModel:
+        """The same model with weights of its own: further training leaves them as they are."""
+        emission, histories = self.emission.copy(), self.histories.copy()
+        return replace(self, emission=emission, histories=histories, training=dict(self.training))
 
     @lazy_property
     def _numbers(self) -> dict[str, int]:

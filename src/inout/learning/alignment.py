@@ -18,7 +18,8 @@ from inout.contexts.alignments.model import AlignmentModel
 from inout.contexts.alignments.settings import AlignmentSettings
 from inout.kernels.contexts.arrays import Columns, Targets
 from inout.kernels.contexts.growing import grow_rows
-from inout.kernels.contexts.op import By, Lattice, Vector
+from inout.kernels.contexts.lattice import Lattice, Vector
+from inout.kernels.contexts.selection import By
 from inout.learning.arguments import checked_generator, checked_number
 from inout.learning.progress import Callback, Progress, reporter
 
@@ -49,7 +50,7 @@ class Descent:
 
     epochs: int = 5
     step: float = 0.2
-    delta: float = 1e-4
+    delta: float = 0.1
     least: float = LEAST
 
     def __post_init__(self) -> None:
@@ -72,7 +73,7 @@ def fit_alignment(
     size: int = 20,
     epochs: int = 5,
     step: float = 0.2,
-    delta: float = 1e-4,
+    delta: float = 0.1,
     least: float = LEAST,
     generator: torch.Generator | None = None,
     after: After | None = None,
@@ -93,6 +94,11 @@ def fit_alignment(
     - hybrid: in one beam, the union of both at every step;
     - forced: a bigram model with exact inference is trained first, its best alignments are taken
       for true, and a beam is trained on them.
+
+    A weight changes by step · g / (delta + √Σ g²), g being its gradient, the sum over all of them
+    so far. The edges of unlikely alignments have small gradients, which count like those of certain
+    ones where `delta` is smaller yet (the paper's is 1e-4). With thousands of examples contexts
+    learn still better with 1 than with 0.1.
 
     `order`: n-grams up to this length have weights, or `only_longest`; one gets its weights where
     its gradient is beyond ±least. `symbols` and `letters` are those of the examples unless more

@@ -16,8 +16,8 @@ from inout.contexts.model import ContextModel
 from inout.contexts.observations import Observations
 from inout.kernels.contexts.arrays import Targets
 from inout.kernels.contexts.histories import Histories
+from inout.kernels.contexts.lattice import Lattice
 from inout.kernels.contexts.observations import cpu as observed
-from inout.kernels.contexts.op import Lattice
 from inout.learning.conditional import fit_conditional
 
 if TYPE_CHECKING:

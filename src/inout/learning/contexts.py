@@ -17,8 +17,9 @@ from inout.contexts.model import ContextModel
 from inout.contexts.observations import Observations, Sequences
 from inout.contexts.settings import Settings
 from inout.kernels.contexts.arrays import Columns, Targets
+from inout.kernels.contexts.lattice import Lattice
 from inout.kernels.contexts.observations import cpu as observed
-from inout.kernels.contexts.op import Lattice, select
+from inout.kernels.contexts.selection import select
 from inout.learning.arguments import checked_number
 from inout.learning.context_batches import lbfgs
 
@@ -56,7 +57,7 @@ def fit_contexts(
     method: Method = "adagrad",
     epochs: int = 5,
     step: float = 0.2,
-    delta: float = 1e-4,
+    delta: float = 0.1,
     l2: float = 0.0,
     generator: torch.Generator | None = None,
     every: int | None = None,
@@ -71,15 +72,17 @@ def fit_contexts(
 
     "adagrad": for each sequence, in an order drawn from `generator` for each of the `epochs`,
     contexts are selected and one step is made along the gradient: the features of the tags minus
-    those expected. "lbfgs": in each epoch contexts are selected for all sequences, then all
-    weights are optimised with these contexts, less l2/2 · |weights|².
+    those expected. A weight changes by step · g / (delta + √Σ g²), g being its gradient, the sum
+    over all of them so far; the smaller `delta`, the more is learned from what is rare. "lbfgs":
+    in each epoch contexts are selected for all sequences, then all weights are optimised with
+    these contexts, less l2/2 · |weights|².
 
     In a beam nothing has probability unless it is in the beam. Tags that fall out of it still
     count with all their features, as usual; with `learn_escape` they go into ⋆…⋆ instead, at a
     cost that is learned.
 
     `after` is called after `every` examples (by default once an epoch) with what happened and
-    the model so far, whose weights go on changing.
+    the model so far, whose weights go on changing: `copy` keeps them as they are.
 
     Time for an epoch: O(positions · size · labels).
 
@@ -135,15 +138,8 @@ def fit_contexts(
         if l2:
             raise ArgumentError(f"l2 is for lbfgs. Got {l2}")
         step = checked_number("step", step, 0.0, above=True)
-        model = training.adagrad(step, checked_number("delta", delta, 0.0, above=True))
-    else:
-        model = lbfgs(training, l2)
-    if not (np.isfinite(model.emission).all() and np.isfinite(model.histories.weights).all()):
-        raise ArgumentError(
-            "training must end with finite weights. Got others; smaller steps or smaller values of "
-            "features are needed"
-        )
-    return model
+        return training.adagrad(step, checked_number("delta", delta, 0.0, above=True))
+    return lbfgs(training, l2)
 
 
 @dataclass(eq=False)
@@ -245,8 +241,11 @@ class Training:
 
     def report(self, epoch: int) -> None:
         """Tell what happened, if it is time."""
-        if self.examples % self.every and self.examples % len(self.seen.lengths):
+        is_end = self.examples % len(self.seen.lengths) == 0
+        if self.examples % self.every and not is_end:
             return
+        if is_end:
+            self._check_weights()
         if self.after is not None and self._since:
             found = max(self._since - self._missing, 1)
             self.after(
@@ -258,3 +257,11 @@ class Training:
             )  # fmt: skip
         self._likelihood = self._length = 0.0
         self._since = self._missing = 0
+
+    def _check_weights(self) -> None:
+        model = self.model
+        if not (np.isfinite(model.emission).all() and np.isfinite(model.histories.weights).all()):
+            raise ArgumentError(
+                "training must end with finite weights. Got others; smaller steps or smaller "
+                "values of features are needed"
+            )

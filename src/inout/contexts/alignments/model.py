@@ -26,7 +26,8 @@ from inout.contexts.alignments.settings import AlignmentSettings
 from inout.io.models import made_of, read_model, write_model
 from inout.kernels.contexts.arrays import Columns, Numbers, Targets
 from inout.kernels.contexts.histories import Histories
-from inout.kernels.contexts.op import By, Lattice, select
+from inout.kernels.contexts.lattice import Lattice
+from inout.kernels.contexts.selection import By, select
 
 VERSION = 1
 CHUNK = 64  # inputs whose lattices are in memory at a time

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from inout._core.errors import ArgumentError
+
 Integers = NDArray[np.int32]
 Numbers = NDArray[np.int64]
 
@@ -152,3 +154,18 @@ class Targets:
         """Those of examples first to last."""
         lo, hi = self.offsets[first], self.offsets[last]
         return Targets(self.symbols, self.strings[lo:hi], self.offsets[first : last + 1] - lo)
+
+
+def checked_emissions(
+    columns: Columns, emissions: NDArray[np.float64] | None
+) -> NDArray[np.float64]:
+    """The matrix of emission scores, with a row and a number for all that columns want."""
+    if emissions is None:
+        return np.zeros((0, 0))
+    rows = int(columns.emission_rows.max(initial=-1)) + 1
+    actions = int(columns.end_actions[columns.emission_rows >= 0].max(initial=0))
+    if emissions.ndim != 2 or emissions.shape[0] < rows or emissions.shape[1] < actions:
+        raise ArgumentError(
+            f"emissions must be [{rows}, {actions}] at least. Got {list(emissions.shape)}"
+        )
+    return emissions

@@ -9,7 +9,7 @@ import numpy as np
 
 from inout.kernels.contexts.growing import cpu
 from inout.kernels.contexts.histories import Histories
-from inout.kernels.contexts.op import Lattice, Vector
+from inout.kernels.contexts.lattice import Lattice, Vector
 
 _grow_rows: Callable[..., Any] = cpu.grow_rows
 

@@ -16,7 +16,7 @@ from inout.kernels.contexts.histories import cpu
 from inout.kernels.contexts.histories.ties import BEGIN, LOCK, STAR, Ties
 
 if TYPE_CHECKING:
-    from inout.kernels.contexts.op import Lattice
+    from inout.kernels.contexts.lattice import Lattice
 
 Vector = NDArray[np.float64]
 

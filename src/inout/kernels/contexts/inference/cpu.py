@@ -1,4 +1,4 @@
-"""Passes over a lattice of selected contexts: forward, backward, the best path."""
+"""Passes over a lattice of selected contexts: forward, backward, the best paths."""
 
 from __future__ import annotations
 
@@ -106,40 +106,6 @@ def backward(lattice, scores, values, mass, posteriors):
                     shares[i] *= share
                 for i in range(size):
                     mass[into[i]] += shares[i]
-
-
-@njit(cache=True, nogil=True)
-def best(lattice, scores, values, edges, offsets):
-    """The best path of each example as edges, in order; `values`: of the best path to a context.
-
-    Of paths of the same score the one whose last edges come first is taken.
-    """
-    firsts, node_offsets, slot_offsets, slot_nodes, edge_offsets, edge_targets, sizes = lattice
-    back = np.full(len(values), -1, np.int64)  # the best edge into each context
-    origins = np.full(len(values), -1, np.int32)
-    offsets[0] = 0
-    path = np.empty(len(sizes) + 1, np.int64)
-    for b in range(len(firsts) - 1):
-        for c in range(firsts[b], firsts[b + 1]):
-            lo, hi = node_offsets[c], node_offsets[c + 1]
-            values[lo:hi] = 0.0 if c == firsts[b] else -np.inf
-            for slot in range(slot_offsets[c], slot_offsets[c + 1]):
-                start = edge_offsets[c] + (slot - slot_offsets[c]) * sizes[c]
-                before = values[slot_nodes[slot]]
-                for e in range(start, start + sizes[c]):
-                    v = edge_targets[e]
-                    if before + scores[e] > values[v]:
-                        values[v] = before + scores[e]
-                        back[v], origins[v] = e, slot_nodes[slot]
-        length = 0
-        v = node_offsets[firsts[b + 1]] - 1
-        while back[v] >= 0:
-            path[length] = back[v]
-            length += 1
-            v = origins[v]
-        for k in range(length):
-            edges[offsets[b] + k] = path[length - 1 - k]
-        offsets[b + 1] = offsets[b] + length
 
 
 @njit(cache=True, nogil=True)

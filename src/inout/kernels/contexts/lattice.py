@@ -1,10 +1,10 @@
-"""`select`: contexts chosen column by column; `Lattice`: all questions about what was chosen."""
+"""`Lattice`: all questions about contexts that were selected."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,28 +12,21 @@ from numpy.typing import NDArray
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
 from inout._core.lazy import lazy_property
-from inout.kernels.contexts import cpu
-from inout.kernels.contexts.arrays import Columns, Integers, Numbers, Targets
+from inout.kernels.contexts.arrays import Columns, Integers, Numbers, Targets, checked_emissions
 from inout.kernels.contexts.histories import Histories
 from inout.kernels.contexts.inference import cpu as passes
+from inout.kernels.contexts.scoring import cpu as scoring
 from inout.kernels.contexts.targets import cpu as spelling
+from inout.kernels.contexts.targets import graph_of_targets, written_ranges
 
 Vector = NDArray[np.float64]
-By = Literal["model", "target", "hybrid"]
 
-_BY = {"model": cpu.BY_MODEL, "target": cpu.BY_TARGET, "hybrid": cpu.BY_BOTH}
-_NO_TARGETS = (np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(1, np.int64))
-
-_bounds: Callable[..., Any] = cpu.bounds
-_select: Callable[..., Any] = cpu.select
-_score_edges: Callable[..., Any] = cpu.score_edges
+_score_edges: Callable[..., Any] = scoring.score_edges
 _forward: Callable[..., Any] = passes.forward
 _backward: Callable[..., Any] = passes.backward
-_best: Callable[..., Any] = passes.best
-_written: Callable[..., Any] = spelling.written
+_kbest: Callable[..., Any] = passes.kbest
 _constrained: Callable[..., Any] = spelling.constrained
 _best_given: Callable[..., Any] = spelling.best_given
-_kbest: Callable[..., Any] = passes.kbest
 _count_actions: Callable[..., Any] = passes.count_actions
 
 
@@ -141,9 +134,9 @@ class Lattice:
 
     def _states(self, targets: Targets) -> tuple[Any, ...]:
         """What the passes over (context, written symbols) take."""
-        columns = _graph_of_targets(self.columns)
+        columns = graph_of_targets(self.columns)
         strings = targets.symbols, targets.strings, targets.offsets
-        ranges, width = _ranges(self.columns, targets)
+        ranges, width = written_ranges(self.columns, targets)
         most = int(np.diff(self.node_offsets[self.columns.firsts]).max(initial=1))
         return self._arrays, columns, self.scores, strings, ranges, (most, width)
 
@@ -173,7 +166,7 @@ class Lattice:
             )
         _score_edges(
             (columns.first_actions, columns.end_actions, columns.emission_rows),
-            histories.streams.places, weights, _checked_emissions(columns, emissions),
+            histories.streams.places, weights, checked_emissions(columns, emissions),
             float(escape), self.lens, (self.slot_offsets, self.slot_nodes, self.slot_rows),
             self.edge_offsets, scores,
         )  # fmt: skip
@@ -184,11 +177,8 @@ class Lattice:
 
         An example without any path has no edges, and the score -inf.
         """
-        values = np.empty(len(self.parents))
-        edges = np.empty(self.columns.size, np.int64)
-        offsets = np.empty(self.columns.num_examples + 1, np.int64)
-        _best(self._arrays, self.scores, values, edges, offsets)
-        return edges[: offsets[-1]], offsets, values[self.ends]
+        edges, offsets, scores = self.kbest(1)
+        return edges, offsets, scores[:, 0]
 
     def kbest(self, k: int) -> tuple[Numbers, Numbers, NDArray[np.float64]]:
         """The edges of the k best paths of each example, where each begins [b·k+1], scores [b k].
@@ -239,163 +229,3 @@ class Lattice:
         """The context that each edge begins at: [e]."""
         sizes = np.repeat(self._arrays[-1], np.diff(self.slot_offsets))
         return np.repeat(self.slot_nodes, sizes)
-
-
-def select(
-    columns: Columns,
-    histories: Histories,
-    emissions: NDArray[np.float64] | None,
-    sizes: NDArray[Any] | int,
-    *,
-    memory: int | None = None,
-    escape: float = 0.0,
-    anchored: bool = False,
-    by: By = "model",
-    targets: Targets | None = None,
-    grow: bool = False,
-) -> Lattice:
-    """The contexts that RCMS selects, with the scores of all edges and the forward sums.
-
-    From each column's contexts, each followed by every action, the sizes[c] of the largest mass
-    so far become the contexts of the next column, beside ⋆…⋆; all others go into the longest of
-    these that is a suffix of them. The last column of an example always has ⋆…⋆ only.
-
-    `memory`: how many symbols a context can remember; `escape`: added to the scores of what
-    follows ⋆…⋆; `anchored`: only contexts that remember everything are chosen, as in beam search;
-    `by`: whether contexts are chosen by their mass, that of what spells the `targets`, or both;
-    `grow`: whether histories that have no weights yet get some, of 0. Where histories share rows
-    (see `Ties`) and new ones turn up, all is done again with the rows that they have.
-
-    Time: O(contexts · actions · log contexts) for each column, all of it compiled.
-    """
-    given = _checked_sizes(columns, sizes)
-    bound = _checked_memory(memory, histories)
-    if by not in _BY:
-        raise ArgumentError(f"by must be one of {', '.join(_BY)}. Got {by!r:.80}")
-    if (targets is None) != (by == "model"):
-        raise ArgumentError("targets are needed by 'target' and 'hybrid', and by them only")
-    aims = _NO_TARGETS
-    if targets is not None:
-        aims = targets.symbols, targets.strings, targets.offsets
-    graph = (
-        columns.firsts, columns.source_offsets, columns.sources, columns.first_actions,
-        columns.end_actions, columns.inputs, columns.emission_rows, given,
-    )  # fmt: skip
-    emissions = _checked_emissions(columns, emissions)
-    num_nodes, num_slots, num_edges, most_slots, most_elements = _bounds(
-        graph, bound, histories.streams.num_actions, _BY[by]
-    )
-    most_sources = int(np.diff(columns.source_offsets).max(initial=1))
-    features = histories.begins.size
-    ranges, width = (np.zeros((2, 0), np.int64), 1)
-    if targets is not None:
-        ranges, width = _ranges(columns, targets)
-    with histories.guard:
-        while True:
-            node_offsets, slot_offsets, edge_offsets = (
-                np.zeros(columns.size + 1, np.int64) for _ in range(3)
-            )
-            parents, symbols, lens, places, lcs = (np.empty(num_nodes, np.int32) for _ in range(5))
-            is_anchored, forward = np.empty(num_nodes, np.bool_), np.empty(num_nodes)
-            history = np.empty((num_nodes, features), np.int32)
-            slot_nodes = np.empty(num_slots, np.int32)
-            slot_rows = np.empty((num_slots, features), np.int64)
-            edge_targets, scores = np.empty(num_edges, np.int32), np.empty(num_edges)
-            found = _select(
-                graph, *histories.arrays, emissions, aims, bound, float(escape), anchored, _BY[by],
-                histories.growth(grow),
-                (node_offsets, parents, symbols, lens, is_anchored, places, lcs, forward, history),
-                (slot_offsets, slot_nodes, slot_rows),
-                (edge_offsets, edge_targets, scores),
-                np.empty((num_nodes if targets is not None else 0, width)), ranges,
-                (most_slots, most_elements, most_sources),
-            )  # fmt: skip
-            if histories.is_full:
-                histories.enlarge()
-            elif not histories.settle(
-                history[: found[0]], (parents, symbols, lens, is_anchored), grow=grow
-            ):
-                break
-    nodes, slots, edges = found
-    return Lattice(
-        columns=columns,
-        node_offsets=node_offsets,
-        parents=parents[:nodes],
-        symbols=symbols[:nodes],
-        lens=lens[:nodes],
-        is_anchored=is_anchored[:nodes],
-        forward=forward[:nodes],
-        slot_offsets=slot_offsets,
-        slot_nodes=slot_nodes[:slots],
-        slot_rows=slot_rows[:slots],
-        edge_offsets=edge_offsets,
-        edge_targets=edge_targets[:edges],
-        scores=scores[:edges],
-    )
-
-
-def _checked_sizes(columns: Columns, sizes: NDArray[Any] | int) -> Numbers:
-    """The size of each column, 0 for the last of each example: [c]."""
-    array = np.asarray(sizes)
-    if array.dtype.kind not in "iu" or array.shape not in ((), (columns.size,)):
-        raise ArgumentError(
-            f"sizes must be an integer, or integers [{columns.size}]. "
-            f"Got {array.dtype} {list(array.shape)}"
-        )
-    given = np.broadcast_to(array.astype(np.int64), (columns.size,)).copy()
-    given[columns.firsts[1:] - 1] = 0
-    if (given < 0).any():
-        raise ArgumentError(f"sizes must be at least 0. Got {int(given.min())}")
-    return given
-
-
-def _graph_of_targets(columns: Columns) -> tuple[Any, ...]:
-    return columns.firsts, columns.source_offsets, columns.sources, columns.first_actions
-
-
-def _ranges(columns: Columns, targets: Targets) -> tuple[Numbers, int]:
-    """The least and the largest number of symbols written at each column: [2 c]; most choices."""
-    actions = int(columns.end_actions.max(initial=0))
-    if len(targets.offsets) != columns.num_examples + 1:
-        raise ArgumentError(
-            f"targets must have {columns.num_examples} strings. Got {len(targets.offsets) - 1}"
-        )
-    if len(targets.symbols) < actions:
-        raise ArgumentError(
-            f"targets must have symbols of {actions} actions. Got {len(targets.symbols)}"
-        )
-    ranges = np.zeros((2, columns.size), np.int64)
-    strings = targets.symbols, targets.strings, targets.offsets
-    width = _written(_graph_of_targets(columns), strings, ranges[0], ranges[1])
-    return ranges, int(width)
-
-
-def _checked_emissions(
-    columns: Columns, emissions: NDArray[np.float64] | None
-) -> NDArray[np.float64]:
-    """The matrix of emission scores, with a row and a number for all that columns want."""
-    if emissions is None:
-        return np.zeros((0, 0))
-    rows = int(columns.emission_rows.max(initial=-1)) + 1
-    actions = int(columns.end_actions[columns.emission_rows >= 0].max(initial=0))
-    if emissions.ndim != 2 or emissions.shape[0] < rows or emissions.shape[1] < actions:
-        raise ArgumentError(
-            f"emissions must be [{rows}, {actions}] at least. Got {list(emissions.shape)}"
-        )
-    return emissions
-
-
-def _checked_memory(memory: int | None, histories: Histories) -> int:
-    if memory is None:
-        return cpu.UNBOUNDED
-    streams = histories.streams
-    # Where a stream shows all actions, what is forgotten must not be among the last it shows.
-    lengths = np.where(streams.lengths, np.arange(streams.depth + 1), 0).max(1, initial=0)
-    silent = (streams.symbols < 0).any(1)
-    least = max(int(lengths[~silent].max(initial=0)), 1)
-    if memory < least:
-        raise ArgumentError(
-            f"memory must be at least {least}, as long as the longest history that has "
-            f"weights. Got {memory}"
-        )
-    return memory

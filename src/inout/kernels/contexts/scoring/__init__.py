@@ -1,0 +1,1 @@
+"""From the histories of contexts to the scores of edges."""

@@ -1,0 +1,1 @@
+"""Which elements of a column become contexts."""

@@ -1,0 +1,1 @@
+"""The mass of elements and contexts of a column."""
