@@ -28,6 +28,7 @@ class Plan:
     epochs: int
     every: int  # examples between two looks at the test words
     least: float  # see `fit_alignment`
+    delta: float  # the same
     size: int = 20
     order: int = 5
     most_letters: int = 3
@@ -78,6 +79,7 @@ def run(plan: Plan, train: Sequence[Word], test: Sequence[Word]) -> Run:
         most_letters=plan.most_letters,
         epochs=plan.epochs,
         least=plan.least,
+        delta=plan.delta,
         generator=torch.Generator().manual_seed(plan.seed),
         after=after,
         symbols=sorted({phone for _, phones in [*train, *test] for phone in phones}),

@@ -68,7 +68,7 @@ class ContextTagger(BaseEstimator):  # type: ignore[misc]
         method: Method = "adagrad",
         epochs: int = 5,
         step: float = 0.2,
-        delta: float = 1e-4,
+        delta: float = 0.1,
         l2: float = 0.0,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -105,7 +106,9 @@ def train(
     dev: Annotated[
         str | None,
         typer.Option(
-            "--dev", metavar="FILE", help="Tagged sequences to try each epoch's model on."
+            "--dev",
+            metavar="FILE",
+            help="Tagged sequences to try each epoch's model on; the best is written.",
         ),
     ] = None,
     order: Annotated[
@@ -160,8 +163,8 @@ def train(
         typer.Option(
             "--delta",
             metavar="X",
-            help="What AdaGrad adds to the root of sums of squares.",
-            show_default="1e-4",
+            help="What AdaGrad adds to the root of sums of squares: more with many rare features.",
+            show_default="0.1",
         ),
     ] = None,
     l2: Annotated[
@@ -208,7 +211,7 @@ def train(
     else:
         _refuse(l2, "--l2", "needs --method lbfgs. Got --method adagrad")
         options["step"] = _least("--step", 0.2 if step is None else step, 0, above=True)
-        options["delta"] = _least("--delta", 1e-4 if delta is None else delta, 0, above=True)
+        options["delta"] = _least("--delta", 0.1 if delta is None else delta, 0, above=True)
     with status() as line:
         from inout.cli.contexts import reading
         from inout.io import check_writable
@@ -225,6 +228,9 @@ def train(
         sequences, tried, seed=seed, form=read_as, learn_escape=learn_escape, **options
     )
     made.model.save(out)
+    if made.stopped:
+        print(training.as_stopped(out, made), file=sys.stderr)
+        raise KeyboardInterrupt
     print(training.as_json(out, made) if as_json else training.as_text(out, made))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -36,13 +37,15 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Trained:
-    """A model, and how it was made."""
+    """A model, and how it was made; `stopped`: by Ctrl-C, after the epochs that there are."""
 
     model: ContextModel
+    epoch: Epoch  # whose model it is
     sequences: int
     positions: int
     epochs: list[Epoch]
     seconds: float
+    stopped: bool
 
 
 def train(
@@ -53,40 +56,57 @@ def train(
     form: str,
     **options: Any,
 ) -> Trained:
-    """The model trained on the data; how good it is on `dev` after each epoch."""
+    """The model of the last epoch, or of that which was best on `dev`; how good each was.
+
+    Ctrl-C ends training with what the finished epochs made; during the first one there is nothing.
+    """
     began = monotonic()
     follower = _Follower(len(data), dev)
     first = "starting" if options["method"] == "adagrad" else "optimising, 30 iterations an epoch"
-    with _bar(options["epochs"] * len(data), first) as show:
-        follower.show = show
-        model = fit_contexts(
-            [sequence.positions for sequence in data],
-            [sequence.labels or [] for sequence in data],
-            generator=torch.Generator().manual_seed(seed),
-            every=max(len(data) // _STEPS, 1),
-            after=follower.after,
-            **options,
-        )
+    stopped = False
+    try:
+        with _bar(options["epochs"] * len(data), first) as show:
+            follower.show = show
+            fit_contexts(
+                [sequence.positions for sequence in data],
+                [sequence.labels or [] for sequence in data],
+                generator=torch.Generator().manual_seed(seed),
+                every=max(len(data) // _STEPS, 1),
+                after=follower.after,
+                **options,
+            )
+    except KeyboardInterrupt:
+        if follower.kept is None:
+            print("stopped before the first epoch was over; nothing is written", file=sys.stderr)
+            raise
+        stopped = True
+    assert follower.kept is not None
+    epoch, model = follower.kept
     seconds = monotonic() - began
     # Not how long it took: one seed makes one file.
-    known = {"sequences": len(data), "seed": seed, "form": form}
+    known = {"sequences": len(data), "seed": seed, "form": form, "epoch": epoch.number}
     told = {**options, **known}
     return Trained(
         replace(model, training=model.training | told),
+        epoch,
         len(data),
         sum(map(len, data)),
         follower.epochs,
         seconds,
+        stopped,
     )
 
 
 class _Follower:
-    """Adds up the reports of an epoch, tries the model at its end, and moves the bar."""
+    """Adds up the reports of an epoch, tries and keeps the model at its end, moves the bar."""
 
     def __init__(self, examples: int, dev: Sequence[TaggedSequence] | None) -> None:
         self._examples, self._dev = examples, dev
         self._seen, self._missing, self._likelihood, self._length = 0, 0, 0.0, 0.0
         self.epochs: list[Epoch] = []
+        self.kept: tuple[Epoch, ContextModel] | None = None
+        """The last finished epoch, or the first of those that were best, and its model."""
+
         self.show: Callable[[int, str], None] = lambda done, text: None
 
     def after(self, passed: Passed, model: ContextModel) -> None:
@@ -108,7 +128,11 @@ class _Follower:
         right = None if self._dev is None else accuracy(model, self._dev)
         likelihood = self._likelihood / max(self._seen - self._missing, 1)
         length = self._length / self._seen
-        self.epochs.append(Epoch(len(self.epochs) + 1, likelihood, length, self._missing, right))
+        epoch = Epoch(len(self.epochs) + 1, likelihood, length, self._missing, right)
+        best = self.kept and self.kept[0].right
+        if best is None or right is None or right > best:
+            self.kept = epoch, model.copy()
+        self.epochs.append(epoch)
         self._seen, self._missing, self._likelihood, self._length = 0, 0, 0.0, 0.0
 
 
@@ -143,24 +167,32 @@ def as_text(out: str, made: Trained) -> str:
         "",
         f"trained on  {size}, in {duration(made.seconds)}",
         f"model       {made.model.describe()}",
-        f"wrote       {out}",
+        f"wrote       {_written(out, made)}",
     ]
-    missing = made.epochs[-1].missing if made.epochs else 0
+    missing = made.epoch.missing
     if missing:
         lines.append(
-            f"note: in the last epoch the labels of {plural(missing, 'sequence')} were not in the "
-            "beam; the log-likelihood is that of the others"
+            f"note: in epoch {made.epoch.number} the labels of {plural(missing, 'sequence')} were "
+            "not in the beam; the log-likelihood is that of the others"
         )
-    if with_dev:
-        best = max(made.epochs, key=lambda epoch: epoch.right or (0.0, 0.0))
-        if best.number < len(made.epochs):
-            adagrad = made.model.training["method"] == "adagrad"
-            more = ", and a smaller --step may be better still" if adagrad else ""
-            lines.append(
-                f"note: --dev was best after epoch {best.number}; --epochs {best.number} makes "
-                f"that model{more}"
-            )
+    could_be_better = made.epoch.number < len(made.epochs) and made.epoch.right != (1.0, 1.0)
+    if could_be_better and made.model.training["method"] == "adagrad":
+        lines.append(
+            "note: later epochs were no better on --dev; a larger --delta or smaller --step may be"
+        )
     return "\n".join(lines)
+
+
+def as_stopped(out: str, made: Trained) -> str:
+    """What was written after Ctrl-C, in one line."""
+    return f"stopped; wrote {_written(out, made)}"
+
+
+def _written(out: str, made: Trained) -> str:
+    if made.epoch.right is not None:
+        return f"{out}, the model of epoch {made.epoch.number}, the best on --dev"
+    asked = made.model.training["epochs"]
+    return f"{out}, the model of epoch {made.epoch.number} of {asked}" if made.stopped else out
 
 
 def as_json(out: str, made: Trained) -> str:
@@ -174,6 +206,7 @@ def as_json(out: str, made: Trained) -> str:
             "sequences": made.sequences,
             "positions": made.positions,
             "seconds": round(made.seconds, 2),
+            "epoch": made.epoch.number,
             "epochs": [
                 {
                     "log_likelihood": epoch.log_likelihood,
