@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from benchmarks.data import DataMissingError
 from benchmarks.machine import describe_machine
 from benchmarks.registry import WORKLOADS, Workload
-from benchmarks.report import Agreement, Report
+from benchmarks.report import Agreement, Report, say
 
 
 def main() -> int:
@@ -48,17 +48,17 @@ def _run(workload: Workload, quick: bool, seed: int) -> Report | None:
     if workload.seeded:
         machine["seed"] = seed
     stages = workload.load(seed)
-    _say(f"{workload.name}: preparing")
+    say(f"{workload.name}: preparing")
     state = stages.prepare(quick)
-    _say(f"{workload.name}: checking")
+    say(f"{workload.name}: checking")
     agreements = list(_told(stages.check(state)))
     if not all(agreement.holds for agreement in agreements):
-        _say(f"{workload.name}: the results disagree, so nothing is timed")
+        say(f"{workload.name}: the results disagree, so nothing is timed")
         return None
-    _say(f"{workload.name}: timing")
+    say(f"{workload.name}: timing")
     figures = []
     for figure in stages.measure(state):
-        _say(f"  {figure}")
+        say(f"  {figure}")
         figures.append(figure)
     return Report(workload.name, quick, machine, agreements, figures)
 
@@ -66,12 +66,8 @@ def _run(workload: Workload, quick: bool, seed: int) -> Report | None:
 def _told(agreements: Iterable[Agreement]) -> Iterable[Agreement]:
     for agreement in agreements:
         word = "agrees" if agreement.holds else "DISAGREES"
-        _say(f"  {word}: {agreement.name} ({agreement.difference:.2g})")
+        say(f"  {word}: {agreement.name} ({agreement.difference:.2g})")
         yield agreement
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

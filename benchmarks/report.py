@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -178,3 +179,8 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
         return f"| {' | '.join(padded)} |"
 
     return [line(header), line(["-" * width for width in widths]), *map(line, rows)]
+
+
+def say(line: str) -> None:
+    """Tell whoever waits how far it is."""
+    print(line, file=sys.stderr, flush=True)

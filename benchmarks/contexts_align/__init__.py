@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.contexts_align.plain import enumerate_scores, log_sum
 from benchmarks.contexts_align.runs import Plan, Run, run_all
 from benchmarks.contexts_align.words import Word, words
-from benchmarks.report import RESULTS, Agreement, Figure
+from benchmarks.report import RESULTS, Agreement, Figure, say
 from inout.learning.alignment import Strategy, fit_alignment
 from inout.viz.lines import line_chart
 
@@ -131,12 +131,23 @@ def measure(state: State) -> Iterator[Figure]:
     found: dict[str, list[Run]] = {}
     for experiment in (state.small, state.large):
         if experiment is not None:
-            runs = list(run_all(experiment.plans, experiment.train, experiment.test))
-            found[experiment.name] = runs
+            runs = found[experiment.name] = _runs(experiment)
             yield from _cells(experiment, runs)
             yield from _bounds(state, experiment, runs)
     if not state.quick:
         _write(state, found)
+
+
+def _runs(experiment: Experiment) -> list[Run]:
+    """All runs; a line tells of each that ends."""
+    plans, runs = experiment.plans, []
+    for run in run_all(plans, experiment.train, experiment.test):
+        runs.append(run)
+        what = (
+            f"{NAMES[run.plan.strategy]}, order {run.plan.seed}: CER {100 * run.errors[-1]:.2f} %"
+        )
+        say(f"  {experiment.name}, {what} ({len(runs)} of {len(plans)} runs)")
+    return runs
 
 
 def _of(runs: Sequence[Run], strategy: Strategy) -> list[Run]:

@@ -125,8 +125,8 @@ def test_arguments():
     for sequences, message in (
         ([[0, 3]], r"labels in 0\.\.2. Got 3 in sequence 0"),
         ([[0], [-1]], "Got -1 in sequence 1"),
-        ([[0.5]], "must be label numbers"),
-        ([[[0]]], "must be label numbers"),
+        ([[0.5]], "must hold sequences of label numbers"),
+        ([[[0]]], "must hold sequences of label numbers"),
     ):
         with pytest.raises(ArgumentError, match=message):
             estimated([np.array(sequence) for sequence in sequences], 3, 1)

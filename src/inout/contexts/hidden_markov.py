@@ -17,6 +17,7 @@ from inout._core.checks import as_log_weights, at_least
 from inout._core.errors import ArgumentError
 from inout.contexts.fixed_contexts import FixedContexts, add_counts
 from inout.contexts.language_model import NGramLanguageModel
+from inout.contexts.sequences import checked_sequences
 from inout.distributions.arguments import refuse_bad_values
 from inout.kernels.contexts.arrays import Columns
 from inout.kernels.contexts.histories import Histories
@@ -276,25 +277,7 @@ class ContextHiddenMarkovModel:
 
     def _checked_corpus(self, corpus: Iterable[Any]) -> list[NDArray[np.int64]]:
         """Each sequence as an array of symbol numbers."""
-        if isinstance(corpus, str | bytes) or not isinstance(corpus, Iterable):
-            raise ArgumentError(f"corpus must be a list of sequences. Got {corpus!r:.80}")
-        v, found = self.num_symbols, []
-        for number, sequence in enumerate(corpus):
-            symbols = np.asarray(sequence)
-            if not symbols.size:
-                symbols = np.zeros(0, np.int64)
-            if symbols.ndim != 1 or symbols.dtype.kind not in "iu":
-                raise ArgumentError(
-                    "corpus must hold sequences of symbol numbers. "
-                    f"Got {sequence!r:.80} as sequence {number}"
-                )
-            if symbols.size and not (symbols.min() >= 0 and symbols.max() < v):
-                bad = symbols.min() if symbols.min() < 0 else symbols.max()
-                raise ArgumentError(
-                    f"corpus must have symbols in 0..{v - 1}. Got {bad} in sequence {number}"
-                )
-            found.append(symbols.astype(np.int64))
-        return found
+        return checked_sequences("corpus", corpus, "symbol", self.num_symbols)
 
 
 @dataclass(frozen=True, eq=False)

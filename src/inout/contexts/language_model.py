@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
+from inout.contexts.sequences import checked_sequences
 from inout.kernels.contexts.arrays import Streams
 from inout.kernels.contexts.histories import Histories
 
@@ -244,23 +245,12 @@ def _joined(
     sequences: Iterable[Any], labels: int, *, end: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """All labels side by side, and the place of each in its sequence, from 0."""
-    parts = [np.zeros(0, np.int64)]
-    for number, sequence in enumerate(sequences):
-        part = np.asarray(sequence)
-        if not part.size:
-            part = np.zeros(0, np.int64)
-        if part.ndim != 1 or part.dtype.kind not in "iu":
-            raise ArgumentError(
-                f"sequences must be label numbers. Got {sequence!r:.80} as sequence {number}"
-            )
-        if part.size and not (part.min() >= 0 and part.max() < labels):
-            bad = part.min() if part.min() < 0 else part.max()
-            raise ArgumentError(
-                f"sequences must have labels in 0..{labels - 1}. Got {bad} in sequence {number}"
-            )
-        parts.append(np.append(part, labels) if end else part)
+    parts = checked_sequences("sequences", sequences, "label", labels)
+    if end:
+        parts = [np.append(part, labels) for part in parts]
+    parts = [np.zeros(0, np.int64), *parts]
     places = np.concatenate([np.arange(len(part)) for part in parts])
-    return np.concatenate(parts).astype(np.int64), places
+    return np.concatenate(parts), places
 
 
 def _is_number(value: Any) -> bool:

@@ -102,18 +102,15 @@ class BatchContexts:
         """log Z of each sequence: [b]; differentiable once."""
         return _LogPartition.apply(weights, self)  # type: ignore[no-any-return, no-untyped-call]
 
-    def observed(self, targets: Targets) -> tuple[Vector, float]:
-        """How often the labels of the data use each weight; log p of them, on average."""
+    def observed(self, targets: Targets) -> Vector:
+        """How often the labels of the data use each weight."""
         lattices = [lattice for _, lattice in self.parts]
-        found, total, first = [], 0.0, 0
+        found, first = [], 0
         for lattice in lattices:
             last = first + lattice.columns.num_examples
-            own = targets.part(first, last)
-            one = lattice.constrained(own)
-            found.append(one.posteriors)
-            total += float((one.log_partition - lattice.log_partition).sum())
+            found.append(lattice.constrained(targets.part(first, last)).posteriors)
             first = last
-        return self.counts(lattices, found), total / first
+        return self.counts(lattices, found)
 
 
 class _LogPartition(torch.autograd.Function):
@@ -144,7 +141,7 @@ def lbfgs(training: Training, l2: float) -> ContextModel:
     for epoch in range(training.epochs):
         model = training.model
         contexts = BatchContexts.selected(model, training.seen, training.learn_escape)
-        counts, _ = contexts.observed(training.targets)
+        counts = contexts.observed(training.targets)
         found = fit_conditional(
             contexts.log_partition,
             counts,
