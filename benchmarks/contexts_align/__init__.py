@@ -85,7 +85,7 @@ def prepare(quick: bool, seed: int = 0) -> State:
     small: dict[Strategy, float] = {"contexts": 1.0}
     large: dict[Strategy, float] = {"contexts": 1.0, "forced": 1.0}
     if quick:
-        few = drawn("100 words", 100, 50, everyone, seeds[:1], 2, 100, 1e-3, small)
+        few = drawn("100 words", 100, 50, everyone, seeds[:1], 2, 100, 1e-3, {})
         return State(quick, seed, few, None)
     # Rows for the small gradients of 10,000 words would need much memory; for 750 they do not.
     return State(
@@ -143,10 +143,9 @@ def _runs(experiment: Experiment) -> list[Run]:
     plans, runs = experiment.plans, []
     for run in run_all(plans, experiment.train, experiment.test):
         runs.append(run)
-        what = (
-            f"{NAMES[run.plan.strategy]}, order {run.plan.seed}: CER {100 * run.errors[-1]:.2f} %"
-        )
-        say(f"  {experiment.name}, {what} ({len(runs)} of {len(plans)} runs)")
+        what = f"{experiment.name}, {NAMES[run.plan.strategy]}, order {run.plan.seed}"
+        cer = f"{100 * run.errors[-1]:.2f} %"
+        say(f"  {what}: CER {cer} ({len(runs)} of {len(plans)} runs)")
     return runs
 
 
