@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from inout._core.errors import ArgumentError
+from inout.contexts.history_features import HistoryFeature
 from inout.contexts.model import ContextModel
 from inout.estimators import ContextTagger
 
@@ -88,6 +89,18 @@ def test_parameters_and_clones(fitted):
     assert "order=2" in repr(copied)
     with pytest.raises(ValueError, match="Invalid parameter"):
         copied.set_params(depth=2)
+
+
+def test_functions_of_histories(tmp_path):
+    blank, cycles = [[["bias"]] * 6] * 20, [[0, 1, 2, 0, 1, 2]] * 20
+    before = HistoryFeature("before", 1, lambda history: history[0])
+    tagger = clone(ContextTagger(order=1, history_features=[before]))
+    # Without it nothing tells one position from another.
+    assert tagger.fit(blank, cycles).predict(blank[:1]) == cycles[:1]
+    assert ContextTagger(order=1).fit(blank, cycles).predict(blank[:1]) != cycles[:1]
+    tagger.model_.save(tmp_path / "tagger.ctx")
+    loaded = ContextModel.load(tmp_path / "tagger.ctx", history_features=[before])
+    assert loaded.tag(blank[:1])[0].labels == ["0", "1", "2", "0", "1", "2"]
 
 
 def test_unfitted_taggers_say_so():

@@ -20,6 +20,7 @@ except ImportError as error:
     ) from error
 
 from inout._core.errors import ArgumentError
+from inout.contexts.history_features import HistoryFeature
 from inout.contexts.model import ContextModel, Tagging
 from inout.learning.contexts import Method, fit_contexts
 
@@ -38,6 +39,7 @@ class ContextTagger(BaseEstimator):  # type: ignore[misc]
     `order`: n-grams of up to so many labels are features. `size`: contexts that are kept for each
     position. `memory`: the most labels a context remembers ("order": what n-grams need; None: no
     bound). `beam`: beam search instead; with `learn_escape` what falls out of it stays possible.
+    `history_features`: functions of labels before a position, which they see as strings.
     `method`, `epochs`, `step`, `delta`, `l2`: as in `inout.learning.contexts.fit_contexts`.
     `random_state`: the order in which sequences are seen; None is always the same order.
 
@@ -65,6 +67,7 @@ class ContextTagger(BaseEstimator):  # type: ignore[misc]
         memory: int | str | None = "order",
         beam: bool = False,
         learn_escape: bool = False,
+        history_features: Sequence[HistoryFeature] = (),
         method: Method = "adagrad",
         epochs: int = 5,
         step: float = 0.2,
@@ -77,6 +80,7 @@ class ContextTagger(BaseEstimator):  # type: ignore[misc]
         self.memory = memory
         self.beam = beam
         self.learn_escape = learn_escape
+        self.history_features = history_features
         self.method = method
         self.epochs = epochs
         self.step = step
@@ -91,11 +95,12 @@ class ContextTagger(BaseEstimator):  # type: ignore[misc]
         options = {
             name: value.item() if isinstance(value, np.generic) else value
             for name, value in self.get_params().items()
-            if name != "random_state"
+            if name not in ("random_state", "history_features")
         }
         model = fit_contexts(
             X,
             [[names[label] for label in labels] for labels in y],
+            history_features=self.history_features,
             generator=_generator(self.random_state),
             **options,
         )
