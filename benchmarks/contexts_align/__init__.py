@@ -135,7 +135,7 @@ def measure(state: State) -> Iterator[Figure]:
             yield from _cells(experiment, runs)
             yield from _bounds(state, experiment, runs)
     if not state.quick:
-        _write(state, found)
+        _write(found)
 
 
 def _runs(experiment: Experiment) -> list[Run]:
@@ -197,20 +197,32 @@ def _bounds(state: State, experiment: Experiment, runs: Sequence[Run]) -> Iterat
         yield Figure(f"{name}: orders of the data", better, f"of {len(pairs)}")
 
 
-def _write(state: State, found: dict[str, list[Run]]) -> None:
-    """The curves as JSON and SVG (figure 4: errors and matches; figure 6: lengths)."""
+def _write(found: dict[str, list[Run]]) -> None:
+    """The curves as JSON and SVG (figure 4: errors, close ones, matches; figure 6: lengths)."""
     curves = {name: [asdict(run) for run in runs] for name, runs in found.items()}
     RESULTS.mkdir(exist_ok=True)
     _save("curves.json", json.dumps(curves, indent=1) + "\n")
     for name, runs in found.items():
         short = name.replace(",", "").replace(" ", "-")
-        for what, up in (("errors", "character error rate"), ("exact", "words all right")):
-            _save(f"{what}-{short}.svg", _chart(f"Letters from phones, {name}", up, runs, what))
-        lengths = _chart(f"Mean context length, {name}", "edges", _of(runs, "contexts"), "lengths")
-        _save(f"lengths-{short}.svg", lengths)
+        title, ours = f"Letters from phones, {name}", _of(runs, "contexts")
+        close = [*ours, *_of(runs, "forced")]
+        for file, chart in {
+            # Beams that learn nothing may write words of any length.
+            "errors": _chart(title, "character error rate", runs, "errors", (0.0, 1.0)),
+            "close": _chart(title, "character error rate", close, "errors"),
+            "exact": _chart(title, "words all right", runs, "exact"),
+            "lengths": _chart(f"Mean context length, {name}", "edges", ours, "lengths"),
+        }.items():
+            _save(f"{file}-{short}.svg", chart)
 
 
-def _chart(title: str, up: str, runs: Sequence[Run], what: str) -> str:
+def _chart(
+    title: str,
+    up: str,
+    runs: Sequence[Run],
+    what: str,
+    up_range: tuple[float, float] | None = None,
+) -> str:
     """Medians, and the single orders of the data as thin lines."""
     medians, single = {}, {}
     for strategy, name in NAMES.items():
@@ -219,7 +231,8 @@ def _chart(title: str, up: str, runs: Sequence[Run], what: str) -> str:
             columns = zip(*(getattr(run, what) for run in own), strict=True)
             medians[name] = list(zip(own[0].seen, map(median, columns), strict=True))
             single[name] = [list(zip(run.seen, getattr(run, what), strict=True)) for run in own]
-    return line_chart(medians, title=title, across="training examples seen", up=up, faint=single)
+    across = "training examples seen"
+    return line_chart(medians, title=title, across=across, up=up, up_range=up_range, faint=single)
 
 
 def _save(name: str, text: str) -> None:
