@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from inout._core.errors import ArgumentError
 from inout.cli import main
 from inout.cli.contexts import training
 from inout.cli.progress import never_compiled
@@ -147,9 +148,64 @@ def test_interrupted_epochs_leave_the_best_one(run, after_epochs, monkeypatch):
     judged(monkeypatch, (0.5, 0.7), (0.4, 0.7))
     interrupted(monkeypatch, 2 * COUNT + 5)
     told = run(*WITH_DEV, "-o", "x.ctx", "--epochs", "5", "--json")
-    assert (told.code, told.out) == (INTERRUPTED, "")
+    answer = json.loads(told.out)
+    assert (told.code, answer["stopped"], answer["epoch"]) == (INTERRUPTED, True, 1)
+    assert len(answer["epochs"]) == 2
     assert told.err == "stopped; wrote x.ctx, the model of epoch 1, the best on --dev\n"
     assert np.array_equal(weights("x.ctx"), after_epochs[0])
+
+
+def test_the_first_epoch_counts_before_it_is_tried(run, after_epochs, monkeypatch):
+    monkeypatch.setattr(training, "accuracy", lambda *_: signal.raise_signal(signal.SIGINT))
+    told = run(*WITH_DEV, "-o", "x.ctx", "--epochs", "5")
+    assert (told.code, told.out) == (INTERRUPTED, "")
+    assert told.err == "stopped; wrote x.ctx, the model of epoch 1 of 5\n"
+    assert np.array_equal(weights("x.ctx"), after_epochs[0])
+
+
+@pytest.mark.parametrize("examples", [2 * COUNT + 1, None])
+def test_nothing_is_lost_by_ctrl_c_while_the_model_is_written(
+    run, after_epochs, monkeypatch, examples
+):
+    if examples is not None:
+        interrupted(monkeypatch, examples)
+    save = ContextModel.save
+
+    def pressed(model, path):
+        signal.raise_signal(signal.SIGINT)
+        save(model, path)
+
+    monkeypatch.setattr(ContextModel, "save", pressed)
+    told = run(*TRAIN, "-o", "x.ctx", "--epochs", "2" if examples is None else "5")
+    assert told.code == (0 if examples is None else INTERRUPTED)
+    assert np.array_equal(weights("x.ctx"), after_epochs[1])
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("error", [MemoryError(), ArgumentError("training must end well")])
+def test_errors_leave_the_last_finished_epoch(run, after_epochs, monkeypatch, error):
+    after = training._Follower.after
+
+    def failing(self, passed, model):
+        after(self, passed, model)
+        if passed.examples == 2 * COUNT + 1:
+            raise error
+
+    monkeypatch.setattr(training._Follower, "after", failing)
+    told = run(*TRAIN, "-o", "x.ctx", "--epochs", "5")
+    assert (told.code, told.out) == (2, "")
+    kept, message = told.err.splitlines()
+    assert kept == "stopped; wrote x.ctx, the model of epoch 2 of 5"
+    assert message.startswith("inout: out of memory" if not error.args else "inout: training must")
+    assert np.array_equal(weights("x.ctx"), after_epochs[1])
+
+
+def test_labels_of_dev_that_cannot_be_learned(run, folder):
+    (folder / "other.tsv").write_text("X\tseen=a\nY\tseen=b\n")
+    told = run(*TRAIN, "-o", "x.ctx", "--dev", "other.tsv")
+    assert told.code == 2
+    assert "other.tsv: labels must be those of the training data (a, b, c, …). Got X, Y" in told.err
+    assert not (folder / "x.ctx").exists()
 
 
 def test_an_epoch_that_was_not_tried_does_not_count(run, after_epochs, monkeypatch):

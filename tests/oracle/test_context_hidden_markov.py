@@ -259,7 +259,7 @@ def test_arguments():
         model.expectation([[0], [4]])
     with pytest.raises(ArgumentError, match="sequences of symbol numbers"):
         model.decode([[0.5]])
-    with pytest.raises(ArgumentError, match="smoothing must be a number"):
+    with pytest.raises(ArgumentError, match="smoothing must be a finite number"):
         fit_context_hidden_markov(model, CORPUS, smoothing=-1.0)
     with pytest.raises(ArgumentError, match="at least one sentence"):
         fit_context_hidden_markov(model, [])

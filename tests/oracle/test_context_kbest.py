@@ -114,3 +114,18 @@ def test_wrong_numbers_of_paths():
     with pytest.raises(ArgumentError, match="k must be"):
         trained().predict([["A"]], candidates=0)
     assert AlignmentSettings().size == 20
+
+
+def test_of_equal_paths_that_met_first_is_before_the_others():
+    columns, histories = Columns.chains([3], 3), Histories(Streams.labels(3, [0]))
+    lattice = select(columns, histories, np.zeros((3, 3)), 100, memory=1)
+
+    def paths(k: int) -> list[list[int]]:
+        edges, offsets, scores = lattice.kbest(k)
+        assert not scores.any()
+        return [lattice.actions(edges[a:b]).tolist() for a, b in itertools.pairwise(offsets)]
+
+    assert lattice.actions(lattice.best()[0]).tolist() == [0, 0, 0]
+    assert paths(3) == [[0, 0, 0], [1, 0, 0], [2, 0, 0]]
+    for k in range(1, 27):
+        assert paths(k) == paths(27)[:k]

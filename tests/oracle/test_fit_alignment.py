@@ -128,6 +128,11 @@ def test_more_symbols_than_there_are_examples_of():
         ({"outputs": ["a", "b"]}, "an output for each"),
         ({"inputs": [["A"], []], "outputs": ["a", "a"]}, "must not be empty"),
         ({"step": 0.0}, "step"),
+        ({"delta": 0.0}, "delta must be a finite number above 0"),
+        (
+            {"inputs": [["A"], ["B"]], "outputs": ["a", "b"], "step": 1e308},
+            "must end with finite weights",
+        ),
         ({"epochs": -1}, "epochs"),
         ({"least": -0.5}, "least"),
         ({"order": 0}, "order"),

@@ -438,7 +438,7 @@ def test_files_keep_everything_but_the_functions(tmp_path: Path) -> None:
     plain = fit_contexts(*corpus(0), epochs=1)
     plain.save(path)
     assert ContextModel.load(path).tag(sequences)
-    with pytest.raises(ArgumentError, match=r"not in its file: none\. Got ends"):
+    with pytest.raises(ArgumentError, match=r"only be given in Python: none\. Got ends"):
         ContextModel.load(path, history_features=[ENDS])
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
 
 from inout._core.errors import ArgumentError
 from inout.contexts.language_model import NGramLanguageModel
+from inout.contexts.sequences import checked_sequences
 from tests.support import assert_close
 
 BOS, END = "BOS", "END"
@@ -144,3 +146,19 @@ def test_arguments():
             model.log_probabilities(history)
     with pytest.raises(ArgumentError, match="only a model of order 1"):
         estimated([[0]], 3, 2).chain()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            [[0, [1, 2]]],
+            r"must hold sequences of label numbers\. Got \[0, \[1, 2\]\] as sequence 0",
+        ),
+        ([[0], ["a"]], "must hold sequences of label numbers"),
+        (b"ab", "must be a list of sequences"),
+    ],
+)
+def test_what_is_no_sequence_of_numbers(given: Any, message: str):
+    with pytest.raises(ArgumentError, match=message):
+        checked_sequences("sequences", given, "label", 3)

@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with these arguments (None: those of the process); returns its exit code.
 
     0 if all went well, 1 if `check` found something wrong, 2 if something given was wrong, which
-    one message on stderr tells.
+    one message on stderr tells, 130 after Ctrl-C.
     """
     for stream in (sys.stdout, sys.stderr):
         # A character that the terminal cannot show must not end the program.
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InoutError as error:
         return _complain(_message(error))
     except MemoryError:
-        smaller = "a smaller --latent, --max-words or --max-edges needs less"
+        smaller = "a smaller --latent, --size, --max-words or --max-edges needs less"
         return _complain(f"inout: out of memory; {smaller}")
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

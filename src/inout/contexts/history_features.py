@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from inout._core.errors import ArgumentError
-from inout.kernels.contexts.histories.ties import BEGIN, STAR, KeyOf, Ties
+from inout.kernels.contexts.histories.ties import BEGIN, STAR, Ties
 
 BEGINNING, ANYTHING = "^", "⋆"
 
@@ -67,6 +68,14 @@ class HistoryFeature:
         return found
 
 
+def checked_features(given: Any) -> tuple[HistoryFeature, ...]:
+    """The features, if that is what they are."""
+    found = tuple(given) if isinstance(given, Iterable) else (None,)
+    if not all(isinstance(one, HistoryFeature) for one in found):
+        raise ArgumentError(f"history_features must be a list of HistoryFeature. Got {given!r:.80}")
+    return found
+
+
 def described(features: Sequence[HistoryFeature]) -> tuple[tuple[str, int], ...]:
     """The names and lengths of features, which must have different names."""
     found = tuple((feature.name, feature.length) for feature in features)
@@ -86,7 +95,8 @@ def in_order(
     if sorted(described(given)) != sorted(wanted):
         raise ArgumentError(
             "history_features must be those that the model was trained with, whose functions are "
-            f"not in its file: {_listed(wanted)}. Got {_listed(described(given))}"
+            f"not in its file and can only be given in Python: {_listed(wanted)}. "
+            f"Got {_listed(described(given))}"
         )
     return tuple(own[one] for one in wanted)
 
@@ -107,8 +117,16 @@ def ties(
             "anything in the histories that functions get"
         )
     names = dict(enumerate(labels)) | {BEGIN: BEGINNING, STAR: ANYTHING}
+    functions = [_Named(feature, names) for feature in features]
+    return Ties([None, *functions], None if rows is None else [{}, *rows])
 
-    def named(feature: HistoryFeature) -> KeyOf:
-        return lambda symbols: feature.key(tuple(names[symbol] for symbol in symbols))
 
-    return Ties([None, *map(named, features)], None if rows is None else [{}, *rows])
+@dataclass(frozen=True)
+class _Named:
+    """A feature as a function of the numbers of labels; a class, so that it can be pickled."""
+
+    feature: HistoryFeature
+    names: dict[int, str]
+
+    def __call__(self, symbols: tuple[int, ...]) -> str | None:
+        return self.feature.key(tuple(self.names[symbol] for symbol in symbols))

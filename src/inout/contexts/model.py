@@ -15,7 +15,13 @@ from torch import Tensor
 from inout._core.errors import ArgumentError
 from inout._core.lazy import lazy_property
 from inout.contexts.chain import ContextChain
-from inout.contexts.history_features import HistoryFeature, described, in_order, ties
+from inout.contexts.history_features import (
+    HistoryFeature,
+    checked_features,
+    described,
+    in_order,
+    ties,
+)
 from inout.contexts.observations import Observations, Position, Sequences
 from inout.contexts.refinement import Refined, refined
 from inout.contexts.settings import Settings
@@ -336,7 +342,7 @@ class ContextModel:
         with made_of(path, _WHAT):
             settings = content["settings"]
             wanted = [(str(name), int(size)) for name, size in settings.get("history_features", [])]
-        given = in_order(history_features, wanted)
+        given = in_order(checked_features(history_features), wanted)
         with made_of(path, _WHAT):
             return _model(arrays, content, given)
 

@@ -19,7 +19,10 @@ def checked_sequences(
         raise ArgumentError(f"{name} must be a list of sequences. Got {given!r:.80}")
     found = []
     for place, sequence in enumerate(given):
-        numbers = np.asarray(sequence)
+        try:
+            numbers = np.asarray(sequence)
+        except (TypeError, ValueError):  # lists of different lengths
+            numbers = np.array(np.nan)
         if not numbers.size:
             numbers = np.zeros(0, np.int64)
         if numbers.ndim != 1 or numbers.dtype.kind not in "iu":

@@ -39,12 +39,12 @@ class ContextTagger(BaseEstimator):  # type: ignore[misc]
     `order`: n-grams of up to so many labels are features. `size`: contexts that are kept for each
     position. `memory`: the most labels a context remembers ("order": what n-grams need; None: no
     bound). `beam`: beam search instead; with `learn_escape` what falls out of it stays possible.
-    `history_features`: functions of labels before a position, which they see as strings.
     `method`, `epochs`, `step`, `delta`, `l2`: as in `inout.learning.contexts.fit_contexts`.
     `random_state`: the order in which sequences are seen; None is always the same order.
+    `history_features`: functions of the labels before a position, which they see as strings.
 
     After `fit`: `classes_` are the labels in order, `model_` is the `ContextModel`, which can be
-    saved for `inout context tag`.
+    saved, without functions also for `inout context tag`.
 
     >>> tagger = ContextTagger(order=2, epochs=3)
     >>> sequences, labels = [[["round"], ["dark"]]] * 3, [["sun", "moon"]] * 3
@@ -67,26 +67,26 @@ class ContextTagger(BaseEstimator):  # type: ignore[misc]
         memory: int | str | None = "order",
         beam: bool = False,
         learn_escape: bool = False,
-        history_features: Sequence[HistoryFeature] = (),
         method: Method = "adagrad",
         epochs: int = 5,
         step: float = 0.2,
         delta: float = 0.1,
         l2: float = 0.0,
         random_state: int | np.random.RandomState | None = None,
+        history_features: Sequence[HistoryFeature] = (),
     ) -> None:
         self.order = order
         self.size = size
         self.memory = memory
         self.beam = beam
         self.learn_escape = learn_escape
-        self.history_features = history_features
         self.method = method
         self.epochs = epochs
         self.step = step
         self.delta = delta
         self.l2 = l2
         self.random_state = random_state
+        self.history_features = history_features
 
     def fit(self, X: Sequences, y: Labels) -> ContextTagger:
         """Train on sequences and their labels; O(epochs · positions · size · labels) time."""

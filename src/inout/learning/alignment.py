@@ -20,7 +20,7 @@ from inout.kernels.contexts.arrays import Columns, Targets
 from inout.kernels.contexts.growing import grow_rows
 from inout.kernels.contexts.lattice import Lattice, Vector
 from inout.kernels.contexts.selection import By
-from inout.learning.arguments import checked_generator, checked_number
+from inout.learning.arguments import checked_generator, checked_number, refuse_divergence
 from inout.learning.progress import Callback, Progress, reporter
 
 LEAST = 1e-3
@@ -56,7 +56,7 @@ class Descent:
     def __post_init__(self) -> None:
         at_least("epochs", self.epochs, 0)
         checked_number("step", self.step, 0, above=True)
-        checked_number("delta", self.delta, 0)
+        checked_number("delta", self.delta, 0, above=True)
         checked_number("least", self.least, 0)
 
 
@@ -197,6 +197,7 @@ def train(
                     after(stats.seen, model, stats)
                 if stats.seen % TOLD == 0:
                     tell(_progress(stats, size * descent.epochs, monotonic() - started))
+            refuse_divergence(model.histories.weights)
     return stats
 
 

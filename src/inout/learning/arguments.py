@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
@@ -78,7 +79,7 @@ def checked_number(name: str, value: Any, least: float, *, above: bool = False) 
     number = float(value) if fine else math.nan
     if not (math.isfinite(number) and (number > least if above else number >= least)):
         wanted = "above" if above else "of at least"
-        raise ArgumentError(f"{name} must be a number {wanted} {least:g}. Got {value!r:.80}")
+        raise ArgumentError(f"{name} must be a finite number {wanted} {least:g}. Got {value!r:.80}")
     return number
 
 
@@ -96,3 +97,12 @@ def checked_progress(progress: Any) -> None:
     """Raise unless progress can be told."""
     if not (isinstance(progress, bool) or callable(progress)):
         raise ArgumentError(f"progress must be True, False or a function. Got {progress!r:.80}")
+
+
+def refuse_divergence(*weights: NDArray[np.float64]) -> None:
+    """Raise where steps of training were too large for it to go anywhere."""
+    if not all(np.isfinite(some).all() for some in weights):
+        raise ArgumentError(
+            "training must end with finite weights. Got others; smaller steps or smaller values "
+            "of features are needed"
+        )

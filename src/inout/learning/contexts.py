@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
-from inout.contexts.history_features import HistoryFeature, described
+from inout.contexts.history_features import HistoryFeature, checked_features, described
 from inout.contexts.model import ContextModel
 from inout.contexts.observations import Observations, Sequences
 from inout.contexts.settings import Settings
@@ -20,7 +20,7 @@ from inout.kernels.contexts.arrays import Columns, Targets
 from inout.kernels.contexts.lattice import Lattice
 from inout.kernels.contexts.observations import cpu as observed
 from inout.kernels.contexts.selection import select
-from inout.learning.arguments import checked_number
+from inout.learning.arguments import checked_number, refuse_divergence
 from inout.learning.context_batches import lbfgs
 
 Method = Literal["adagrad", "lbfgs"]
@@ -105,14 +105,15 @@ def fit_contexts(
     if method not in ("adagrad", "lbfgs"):
         raise ArgumentError(f"method must be adagrad or lbfgs. Got {method!r:.80}")
     order, size = at_least("order", order, 1), at_least("size", size, 0)
-    longest = max((feature.length for feature in history_features), default=1)
+    functions = checked_features(history_features)
+    longest = max((feature.length for feature in functions), default=1)
     bound = (None if beam else max(order - 1, longest)) if memory == "order" else memory
     if isinstance(bound, str):
         raise ArgumentError(f"memory must be a number, None or 'order'. Got {memory!r:.80}")
     if bound is not None:
         bound = at_least("memory", bound, 0)
     beam, shorter, end = bool(beam), bool(shorter), bool(end)
-    settings = Settings(order, size, bound, beam, shorter, end, described(history_features))
+    settings = Settings(order, size, bound, beam, shorter, end, described(functions))
     names: dict[str, int] = {}
     seen = Observations.of(sequences, names, grow=True)
     found = {label for one in tags for label in one}
@@ -120,7 +121,7 @@ def fit_contexts(
         if not isinstance(label, str):
             raise ArgumentError(f"tags must be strings. Got {label!r:.80}")
     labels = sorted(found)
-    model = ContextModel.untrained(labels, list(names), settings, history_features)
+    model = ContextModel.untrained(labels, list(names), settings, functions)
     if learn_escape:
         model = replace(model, escape=0.0)
     training = Training(
@@ -245,7 +246,7 @@ class Training:
         if self.examples % self.every and not is_end:
             return
         if is_end:
-            self._check_weights()
+            refuse_divergence(self.model.emission, self.model.histories.weights)
         if self.after is not None and self._since:
             found = max(self._since - self._missing, 1)
             self.after(
@@ -257,11 +258,3 @@ class Training:
             )  # fmt: skip
         self._likelihood = self._length = 0.0
         self._since = self._missing = 0
-
-    def _check_weights(self) -> None:
-        model = self.model
-        if not (np.isfinite(model.emission).all() and np.isfinite(model.histories.weights).all()):
-            raise ArgumentError(
-                "training must end with finite weights. Got others; smaller steps or smaller "
-                "values of features are needed"
-            )

@@ -9,6 +9,7 @@ import typer
 
 from inout._core.errors import ArgumentError
 from inout.cli.commands.options import FLAG, JsonOption, check_seed, choice, count
+from inout.cli.interrupts import uninterrupted
 
 FORMS = ("features", "conll")
 METHODS = ("adagrad", "lbfgs")
@@ -189,7 +190,7 @@ def train(
     ] = FORMS[0],
     as_json: JsonOption = False,
 ) -> None:
-    """Train a tagger on tagged sequences."""
+    """Train a tagger on tagged sequences. Ctrl-C keeps what finished epochs made."""
     from inout.cli.progress import status
 
     options: dict[str, Any] = {
@@ -219,19 +220,27 @@ def train(
         if out == reading.STANDARD_INPUT:
             raise ArgumentError("-o must be a file: a model is no text to be printed. Got -")
         check_writable(out)
-        reading.refuse_as_output("-o", out, [*data, *([] if dev is None else [dev])])
+        files = [*data, *([] if dev is None else [dev])]
+        reading.check_files(files)
+        reading.refuse_as_output("-o", out, files)
         sequences = reading.read_labelled(data, read_as, line)
-        tried = None if dev is None else reading.read_labelled([dev], read_as, line)
+        tried = None
+        if dev is not None:
+            tried = reading.read_labelled([dev], read_as, line)
+            reading.need_common_labels(dev, tried, sequences)
         line.say("starting")
         from inout.cli.contexts import training
     made = training.train(
         sequences, tried, seed=seed, form=read_as, learn_escape=learn_escape, **options
     )
-    made.model.save(out)
-    if made.stopped:
+    with uninterrupted():
+        made.model.save(out)
+    if made.stopped is not None:
         print(training.as_stopped(out, made), file=sys.stderr)
-        raise KeyboardInterrupt
-    print(training.as_json(out, made) if as_json else training.as_text(out, made))
+    if made.stopped is None or as_json:
+        print(training.as_json(out, made) if as_json else training.as_text(out, made))
+    if made.stopped is not None:
+        raise made.stopped
 
 
 @app.command(epilog=TAG_EXAMPLES)
@@ -395,7 +404,7 @@ def _refuse(given: object, option: str, why: str) -> None:
 
 def _least(option: str, given: float, least: float, above: bool = False) -> float:
     if not (least < given if above else least <= given) or given == float("inf"):
-        words = f"a number above {least:g}" if above else f"a number of at least {least:g}"
+        words = f"a finite number {'above' if above else 'of at least'} {least:g}"
         raise ArgumentError(f"{option} must be {words}. Got {given}")
     return given
 

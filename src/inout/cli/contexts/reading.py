@@ -60,6 +60,19 @@ def need_labels(sequence: TaggedSequence) -> list[str]:
     return sequence.labels
 
 
+def need_common_labels(
+    path: str, tried: Sequence[TaggedSequence], trained: Sequence[TaggedSequence]
+) -> None:
+    """Raise where none of the labels to be found in a file can be learned."""
+    learned = {label for sequence in trained for label in need_labels(sequence)}
+    wanted = {label for sequence in tried for label in need_labels(sequence)}
+    if not learned & wanted:
+        some = [", ".join(sorted(labels)[:3]) for labels in (wanted, learned)]
+        raise FileError(
+            f"{path}: labels must be those of the training data ({some[1]}, …). Got {some[0]}, …"
+        )
+
+
 def is_typed() -> bool:
     """Whether standard input is a person at a keyboard."""
     return sys.stdin is not None and sys.stdin.isatty()

@@ -37,7 +37,7 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Trained:
-    """A model, and how it was made; `stopped`: by Ctrl-C, after the epochs that there are."""
+    """A model, and how it was made."""
 
     model: ContextModel
     epoch: Epoch  # whose model it is
@@ -45,7 +45,8 @@ class Trained:
     positions: int
     epochs: list[Epoch]
     seconds: float
-    stopped: bool
+    stopped: BaseException | None
+    """What ended training after the epochs that there are, Ctrl-C for one."""
 
 
 def train(
@@ -58,12 +59,13 @@ def train(
 ) -> Trained:
     """The model of the last epoch, or of that which was best on `dev`; how good each was.
 
-    Ctrl-C ends training with what the finished epochs made; during the first one there is nothing.
+    Ctrl-C, or any error, ends training with what the finished epochs made; during the first one
+    there is nothing, and it is raised.
     """
     began = monotonic()
     follower = _Follower(len(data), dev)
     first = "starting" if options["method"] == "adagrad" else "optimising, 30 iterations an epoch"
-    stopped = False
+    stopped: BaseException | None = None
     try:
         with _bar(options["epochs"] * len(data), first) as show:
             follower.show = show
@@ -75,19 +77,20 @@ def train(
                 after=follower.after,
                 **options,
             )
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Exception) as error:
         if follower.kept is None:
-            print("stopped before the first epoch was over; nothing is written", file=sys.stderr)
+            if isinstance(error, KeyboardInterrupt):
+                told = "stopped before the first epoch was over; nothing is written"
+                print(told, file=sys.stderr)
             raise
-        stopped = True
+        stopped = error
     assert follower.kept is not None
     epoch, model = follower.kept
     seconds = monotonic() - began
     # Not how long it took: one seed makes one file.
     known = {"sequences": len(data), "seed": seed, "form": form, "epoch": epoch.number}
-    told = {**options, **known}
     return Trained(
-        replace(model, training=model.training | told),
+        replace(model, training=model.training | options | known),
         epoch,
         len(data),
         sum(map(len, data)),
@@ -125,13 +128,17 @@ class _Follower:
             self._end(model)
 
     def _end(self, model: ContextModel) -> None:
-        right = None if self._dev is None else accuracy(model, self._dev)
         likelihood = self._likelihood / max(self._seen - self._missing, 1)
         length = self._length / self._seen
-        epoch = Epoch(len(self.epochs) + 1, likelihood, length, self._missing, right)
-        best = self.kept and self.kept[0].right
-        if best is None or right is None or right > best:
-            self.kept = epoch, model.copy()
+        epoch = Epoch(len(self.epochs) + 1, likelihood, length, self._missing, None)
+        copy = model.copy()
+        if self._dev is None:
+            self.kept = epoch, copy
+        else:
+            self.kept = self.kept or (epoch, copy)  # it may take long to try it
+            epoch = replace(epoch, right=accuracy(model, self._dev))
+            if (epoch.right or ()) > (self.kept[0].right or ()):
+                self.kept = epoch, copy
         self.epochs.append(epoch)
         self._seen, self._missing, self._likelihood, self._length = 0, 0, 0.0, 0.0
 
@@ -178,13 +185,14 @@ def as_text(out: str, made: Trained) -> str:
     could_be_better = made.epoch.number < len(made.epochs) and made.epoch.right != (1.0, 1.0)
     if could_be_better and made.model.training["method"] == "adagrad":
         lines.append(
-            "note: later epochs were no better on --dev; a larger --delta or smaller --step may be"
+            "note: later epochs were no better on --dev; a larger --delta, or else a smaller "
+            "--step, may make them better"
         )
     return "\n".join(lines)
 
 
 def as_stopped(out: str, made: Trained) -> str:
-    """What was written after Ctrl-C, in one line."""
+    """What was written although training did not come to its end, in one line."""
     return f"stopped; wrote {_written(out, made)}"
 
 
@@ -207,6 +215,7 @@ def as_json(out: str, made: Trained) -> str:
             "positions": made.positions,
             "seconds": round(made.seconds, 2),
             "epoch": made.epoch.number,
+            "stopped": made.stopped is not None,
             "epochs": [
                 {
                     "log_likelihood": epoch.log_likelihood,

@@ -16,7 +16,7 @@ from inout.kernels.contexts.arrays import Columns, Integers, Numbers, Targets, c
 from inout.kernels.contexts.histories import Histories
 from inout.kernels.contexts.inference import cpu as passes
 from inout.kernels.contexts.scoring import cpu as scoring
-from inout.kernels.contexts.targets import cpu as spelling
+from inout.kernels.contexts.targets import cpu as writing
 from inout.kernels.contexts.targets import graph_of_targets, written_ranges
 
 Vector = NDArray[np.float64]
@@ -25,8 +25,8 @@ _score_edges: Callable[..., Any] = scoring.score_edges
 _forward: Callable[..., Any] = passes.forward
 _backward: Callable[..., Any] = passes.backward
 _kbest: Callable[..., Any] = passes.kbest
-_constrained: Callable[..., Any] = spelling.constrained
-_best_given: Callable[..., Any] = spelling.best_given
+_constrained: Callable[..., Any] = writing.constrained
+_best_given: Callable[..., Any] = writing.best_given
 _count_actions: Callable[..., Any] = passes.count_actions
 
 

@@ -209,6 +209,10 @@ class Histories:
         """Say where the rows of nodes begin."""
         self._row_starts[nodes] = starts
 
+    def untie(self, reason: int, instead: int) -> None:
+        """Give all nodes that have no row for this reason another one."""
+        self._row_starts[self._row_starts == reason] = instead
+
     def new_row(self, stream: int) -> int:
         """A row of zeros; where it begins."""
         start, width = self.num_weights, int(self.streams.widths[stream])

@@ -84,8 +84,11 @@ class Ties:
             function = self.functions[s]
             assert function is not None
             keys = [function(tuple(one)) for one in _symbols(strings, met[firsts], length).tolist()]
+            known = len(self.rows[s])
             rows = np.array([self._row(histories, s, key, grow) for key in keys], np.int64)
             histories.tie(found, rows)
+            if len(self.rows[s]) > known:
+                histories.untie(UNKNOWN_KEY, NEW)  # their keys may be among those that are new
             has_rows |= bool((rows >= 0).any())
         return has_rows
 

@@ -77,14 +77,16 @@ def find_rows(streams, table, num_weights, history, nodes, first, given, grow, f
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def score(found, nodes, lens, escape, emissions, emission, places, first, size, weights, scores):
+def score(
+    found, nodes, lens, escape, emissions, emission_row, places, first, size, weights, scores
+):
     """The scores of the actions of a column after each of some contexts."""
     depth = found.shape[1] // places.shape[0]
     for slot in range(len(nodes)):
         own = scores[slot * size : (slot + 1) * size]
         base = escape if lens[nodes[slot]] == 0 else 0.0
-        if emission >= 0 and len(emissions):
-            given = emissions[emission, first : first + size]
+        if emission_row >= 0 and len(emissions):
+            given = emissions[emission_row, first : first + size]
             for i in range(size):
                 own[i] = base + given[i]
         else:

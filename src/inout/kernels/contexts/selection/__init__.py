@@ -67,12 +67,12 @@ def select(
     )
     features = histories.begins.size
     nodes, slots, edges = _empty(columns.size, num_nodes, num_slots, num_edges, features)
-    spelling = _spelling(columns, targets, num_nodes)
+    aims = _aims(columns, targets, num_nodes)
     most_sources = int(np.diff(columns.source_offsets).max(initial=1))
     with histories.guard:
         while True:
             _select(
-                graph, histories.arrays, histories.growth(grow), emissions, rule, spelling, nodes,
+                graph, histories.arrays, histories.growth(grow), emissions, rule, aims, nodes,
                 slots, edges, (most_slots, most_elements, most_sources),
             )  # fmt: skip
             if histories.is_full:
@@ -123,7 +123,7 @@ def _lattice(
     )
 
 
-def _spelling(columns: Columns, targets: Targets | None, num_nodes: int) -> tuple[Any, ...]:
+def _aims(columns: Columns, targets: Targets | None, num_nodes: int) -> tuple[Any, ...]:
     """The targets as the kernel takes them, and room for the mass of what spells them."""
     if targets is None:
         none = np.zeros(0, np.int32)
