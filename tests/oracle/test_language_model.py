@@ -153,7 +153,7 @@ def test_arguments():
     [
         (
             [[0, [1, 2]]],
-            r"must hold sequences of label numbers\. Got \[0, \[1, 2\]\] as sequence 0",
+            r"of label numbers\. Got \[0, \[1, 2\]\] as sequence 0",
         ),
         ([[0], ["a"]], "must hold sequences of label numbers"),
         (b"ab", "must be a list of sequences"),

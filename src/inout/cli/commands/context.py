@@ -155,7 +155,7 @@ def train(
         typer.Option(
             "--step",
             metavar="X",
-            help="The size of AdaGrad's steps; with many features smaller ones are better.",
+            help="The size of AdaGrad's steps.",
             show_default="0.2",
         ),
     ] = None,
