@@ -32,7 +32,7 @@ SAME = HistoryFeature("same", 2, same_before)
         {"size": 2, "beam": True, "learn_escape": True},
         {"method": "lbfgs", "l2": 0.1, "order": 2},
     ],
-    ids=str,
+    ids=["n-grams", "functions", "beam", "lbfgs"],
 )
 def test_copies_stay_as_they_are(options):
     copies, taggings = [], []
