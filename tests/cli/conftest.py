@@ -45,3 +45,18 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "cnf.dyna").write_text(CNF, encoding="utf-8")
     (tmp_path / "rule.tsv").write_text(GRAMMAR, encoding="utf-8")
     return tmp_path
+
+
+@pytest.fixture
+def folder(
+    trained: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Path:
+    """A working directory with copies of what the module's own fixture `trained` has made."""
+    capsys.readouterr()
+    monkeypatch.chdir(tmp_path)
+    for path in trained.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    return tmp_path

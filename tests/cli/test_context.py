@@ -42,15 +42,6 @@ def trained(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def folder(trained, tmp_path, monkeypatch, capsys):
-    capsys.readouterr()
-    monkeypatch.chdir(tmp_path)
-    for path in trained.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    return tmp_path
-
-
 def typed(monkeypatch, text: str) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
 
@@ -283,7 +274,7 @@ def test_pictures_and_pages(run, folder):
         ("train train.tsv -o x.ctx --order 99999999999999999999", "--order must be at most"),
         ("train train.tsv -o x.ctx --memory 99999999999999999999", "--memory must be at most"),
         ("tag model.ctx test.tsv --size 99999999999999999999", "--size must be at most 1000000"),
-        ("train train.tsv -o x.ctx --step 1e308", "training must end with finite weights"),
+        ("train train.tsv -o x.ctx --step 1e308", "training must keep weights finite"),
         ("train train.tsv -o x.ctx --size -1", "inout: --size must be at least 0"),
         ("train train.tsv -o x.ctx --epochs 0", "inout: --epochs must be at least 1"),
         ("train train.tsv -o x.ctx --memory 2", "--memory must be an integer of at least 3"),

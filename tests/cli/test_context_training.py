@@ -49,15 +49,6 @@ def trained(tmp_path_factory):
 
 
 @pytest.fixture
-def folder(trained, tmp_path, monkeypatch, capsys):
-    capsys.readouterr()
-    monkeypatch.chdir(tmp_path)
-    for path in trained.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    return tmp_path
-
-
-@pytest.fixture
 def after_epochs(folder):
     """What the models after one, two, three epochs weigh."""
     found = [weights(f"{epochs}.ctx") for epochs in (1, 2, 3)]

@@ -12,6 +12,7 @@ import inout
 from inout._core.errors import ArgumentError
 from inout.contexts import HistoryFeature
 from inout.contexts.history_features import checked_features
+from inout.learning.errors import TrainingError
 
 SEQUENCES = [[["round"], ["dark"], ["round"]], [["dark"], ["dark"]], [["round"], ["round"]]] * 2
 TAGS = [["sun", "moon", "sun"], ["moon", "sun"], ["sun", "sun"]] * 2
@@ -129,7 +130,7 @@ def test_a_copy_changes_nothing_else():
 
 def test_training_ends_with_the_epoch_in_which_weights_overflow():
     told = []
-    with pytest.raises(ArgumentError, match="training must end with finite weights"):
+    with pytest.raises(TrainingError, match="training must keep weights finite"):
         inout.fit_contexts(
             SEQUENCES, TAGS, epochs=3, step=1e308, after=lambda *arguments: told.append(arguments)
         )

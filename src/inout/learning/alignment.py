@@ -20,7 +20,8 @@ from inout.kernels.contexts.arrays import Columns, Targets
 from inout.kernels.contexts.growing import grow_rows
 from inout.kernels.contexts.lattice import Lattice, Vector
 from inout.kernels.contexts.selection import By
-from inout.learning.arguments import checked_generator, checked_number, refuse_divergence
+from inout.learning.arguments import checked_generator, checked_number
+from inout.learning.errors import refuse_divergence
 from inout.learning.progress import Callback, Progress, reporter
 
 LEAST = 1e-3

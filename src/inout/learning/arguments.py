@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
@@ -97,12 +96,3 @@ def checked_progress(progress: Any) -> None:
     """Raise unless progress can be told."""
     if not (isinstance(progress, bool) or callable(progress)):
         raise ArgumentError(f"progress must be True, False or a function. Got {progress!r:.80}")
-
-
-def refuse_divergence(*weights: NDArray[np.float64]) -> None:
-    """Raise where steps of training were too large for it to go anywhere."""
-    if not all(np.isfinite(some).all() for some in weights):
-        raise ArgumentError(
-            "training must end with finite weights. Got others; smaller steps or smaller values "
-            "of features are needed"
-        )

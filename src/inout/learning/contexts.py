@@ -20,8 +20,9 @@ from inout.kernels.contexts.arrays import Columns, Targets
 from inout.kernels.contexts.lattice import Lattice
 from inout.kernels.contexts.observations import cpu as observed
 from inout.kernels.contexts.selection import select
-from inout.learning.arguments import checked_number, refuse_divergence
+from inout.learning.arguments import checked_number
 from inout.learning.context_batches import lbfgs
+from inout.learning.errors import refuse_divergence
 
 Method = Literal["adagrad", "lbfgs"]
 Vector = NDArray[np.float64]
@@ -92,35 +93,16 @@ def fit_contexts(
 
     Steinhardt & Liang (2015), section 5.
     """
-    if len(sequences) != len(tags):
-        raise ArgumentError(f"tags must be {len(sequences)}, as sequences. Got {len(tags)}")
-    if not len(sequences):
-        raise ArgumentError("sequences must be at least one. Got none")
-    for number, (sequence, own) in enumerate(zip(sequences, tags, strict=True)):
-        if len(sequence) != len(own):
-            raise ArgumentError(
-                f"a sequence must have a tag for each position: number {number} has "
-                f"{len(sequence)} positions and {len(own)} tags"
-            )
     if method not in ("adagrad", "lbfgs"):
         raise ArgumentError(f"method must be adagrad or lbfgs. Got {method!r:.80}")
-    order, size = at_least("order", order, 1), at_least("size", size, 0)
+    labels = _checked_labels(sequences, tags)
     functions = checked_features(history_features)
-    longest = max((feature.length for feature in functions), default=1)
-    bound = (None if beam else max(order - 1, longest)) if memory == "order" else memory
-    if isinstance(bound, str):
-        raise ArgumentError(f"memory must be a number, None or 'order'. Got {memory!r:.80}")
-    if bound is not None:
-        bound = at_least("memory", bound, 0)
-    beam, shorter, end = bool(beam), bool(shorter), bool(end)
-    settings = Settings(order, size, bound, beam, shorter, end, described(functions))
+    order, size = at_least("order", order, 1), at_least("size", size, 0)
+    bound = _checked_memory(memory, order, bool(beam), functions)
+    kinds = bool(beam), bool(shorter), bool(end)
+    settings = Settings(order, size, bound, *kinds, described(functions))
     names: dict[str, int] = {}
     seen = Observations.of(sequences, names, grow=True)
-    found = {label for one in tags for label in one}
-    for label in found:
-        if not isinstance(label, str):
-            raise ArgumentError(f"tags must be strings. Got {label!r:.80}")
-    labels = sorted(found)
     model = ContextModel.untrained(labels, list(names), settings, functions)
     if learn_escape:
         model = replace(model, escape=0.0)
@@ -141,6 +123,36 @@ def fit_contexts(
         step = checked_number("step", step, 0.0, above=True)
         return training.adagrad(step, checked_number("delta", delta, 0.0, above=True))
     return lbfgs(training, l2)
+
+
+def _checked_labels(sequences: Sequences, tags: Sequence[Sequence[str]]) -> list[str]:
+    """All labels, in order, of data in which every position has one."""
+    if len(sequences) != len(tags):
+        raise ArgumentError(f"tags must be {len(sequences)}, as sequences. Got {len(tags)}")
+    if not len(sequences):
+        raise ArgumentError("sequences must be at least one. Got none")
+    for number, (sequence, own) in enumerate(zip(sequences, tags, strict=True)):
+        if len(sequence) != len(own):
+            raise ArgumentError(
+                f"a sequence must have a tag for each position: number {number} has "
+                f"{len(sequence)} positions and {len(own)} tags"
+            )
+    found = {label for one in tags for label in one}
+    for label in found:
+        if not isinstance(label, str):
+            raise ArgumentError(f"tags must be strings. Got {label!r:.80}")
+    return sorted(found)
+
+
+def _checked_memory(
+    memory: int | str | None, order: int, beam: bool, functions: Sequence[HistoryFeature]
+) -> int | None:
+    """The most labels that a context remembers; None: no bound."""
+    if memory == "order":
+        return None if beam else max(order - 1, *(one.length for one in functions), 1)
+    if isinstance(memory, str):
+        raise ArgumentError(f"memory must be a number, None or 'order'. Got {memory!r:.80}")
+    return None if memory is None else at_least("memory", memory, 0)
 
 
 @dataclass(eq=False)

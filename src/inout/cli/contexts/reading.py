@@ -41,7 +41,6 @@ def read_sequences(
 
 def read_labelled(paths: Sequence[str], form: Form, line: Line) -> list[TaggedSequence]:
     """All sequences, of which there is at least one, and all have labels."""
-    check_files(paths)
     found = []
     for sequence in read_sequences(paths, form):
         need_labels(sequence)
