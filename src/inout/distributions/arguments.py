@@ -63,17 +63,20 @@ def checked_lengths(
     return lengths.to(device, torch.long, copy=True)  # what happens to the caller's does not matter
 
 
-def checked_labels(event: Tensor, batch_shape: torch.Size, real: Tensor, labels: int) -> Tensor:
-    """Labels [*s *b n] with 0 where `real` [*b n] says that they are beyond an element's length."""
-    n = real.shape[-1]
-    wanted = [*batch_shape, n]
+def refuse_other_shapes(name: str, event: Tensor, wanted: list[int]) -> None:
+    """Raise unless these are integers [*s *wanted], which may be broadcast but for the last one."""
     samples = event.shape[: max(event.ndim - len(wanted), 0)]
-    fits = event.shape[-1:] == (n,) and broadcasts(event.shape, [*samples, *wanted])
+    fits = event.shape[-1:] == (wanted[-1],) and broadcasts(event.shape, [*samples, *wanted])
     if not fits or not is_integer(event):
         raise ArgumentError(
-            f"labels must be integers [..., {', '.join(map(str, wanted))}]. "
+            f"{name} must be integers [..., {', '.join(map(str, wanted))}]. "
             f"Got {event.dtype} {list(event.shape)}"
         )
+
+
+def checked_labels(event: Tensor, batch_shape: torch.Size, real: Tensor, labels: int) -> Tensor:
+    """Labels [*s *b n] with 0 where `real` [*b n] says that they are beyond an element's length."""
+    refuse_other_shapes("labels", event, [*batch_shape, real.shape[-1]])
     found = torch.where(real, event, 0).long()
     if found.numel() and not (int(found.min()) >= 0 and int(found.max()) < labels):
         raise ArgumentError(

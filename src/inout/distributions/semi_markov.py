@@ -12,13 +12,12 @@ from torch import Tensor
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError, ForestError
 from inout.distributions.arguments import (
-    broadcasts,
     checked_lengths,
-    is_integer,
     of_one_dtype,
     random_seed,
     refuse_bad_values,
     refuse_non_floats,
+    refuse_other_shapes,
 )
 from inout.distributions.base import Potentials, StructuredDistribution
 from inout.forest import Forest, Item
@@ -125,14 +124,7 @@ class SemiMarkov(StructuredDistribution):
     def _segments(self, event: Tensor) -> tuple[Bool[Tensor, "*sb n"], Int[Tensor, "*sb n"]]:
         """Where segments end, and there the place of their part in the flat [n w s s]."""
         _, n, w, s = self.size
-        wanted = [*self.batch_shape, n]
-        samples = event.shape[: max(event.ndim - len(wanted), 0)]
-        fits = event.shape[-1:] == (n,) and broadcasts(event.shape, [*samples, *wanted])
-        if not fits or not is_integer(event):
-            raise ArgumentError(
-                f"events must be integers [..., {', '.join(map(str, wanted))}]. "
-                f"Got {event.dtype} {list(event.shape)}"
-            )
+        refuse_other_shapes("events", event, [*self.batch_shape, n])
         labels = torch.where(self._real, event, -1)
         if labels.numel() and not (int(labels.min()) >= -1 and int(labels.max()) < s):
             raise ArgumentError(
