@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from nltk.tree import Tree
 
 from benchmarks.data import data_file
-from inout.grammars import Grammar
+from inout.grammars import Grammar, Markovisation
 from inout.grammars.treebank import Scores, leaves, read_trees, restore, score
 
 Part = Literal["train", "dev", "test"]
@@ -29,9 +29,9 @@ def trees(part: Part, longest: int | None = None, limit: int | None = None) -> l
     return found
 
 
-def grammar(**options: Any) -> Grammar:
-    """The grammar of the training part; options are those of `Grammar.from_treebank`."""
-    return Grammar.from_treebank(_part("train"), **options)
+def grammar(markovisation: Markovisation) -> Grammar:
+    """The grammar of the training part."""
+    return Grammar.from_treebank(_part("train"), markovisation)
 
 
 def scores(

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from benchmarks import genia
 from benchmarks.latent import memory
 from benchmarks.latent.rows import Row, gold_parts, latent_row, plain_row
 from benchmarks.report import Agreement, Figure
-from inout import Parser
+from inout import Markovisation, Parser
 from inout.grammars.treebank import leaves
 from inout.latent import LatentGrammar, LatentParser, TrainingSet, random_model, refined_grammar
 from inout.learning.latent_grammars import em_model, latent_grammar
@@ -25,9 +24,9 @@ GIB = 2**30
 SIZES = (2, 4, 8, 16, 24)
 MEASURED = 16  # the number of values that the bounds are about
 RESTARTS = 2
-PLAIN: dict[str, dict[str, Any]] = {
-    "treebank PCFG": {"horizontal": None, "vertical": 1},
-    "Markovised, parent annotation": {"horizontal": 1, "vertical": 2, "tags": True},
+PLAIN = {
+    "treebank PCFG": Markovisation(horizontal=None, vertical=1),
+    "Markovised, parent annotation": Markovisation(horizontal=1, vertical=2, tags=True),
 }
 METHODS = {"viterbi": "Viterbi", "min_risk": "minimum risk"}
 
@@ -90,8 +89,8 @@ def check(state: State) -> Iterator[Agreement]:
 def measure(state: State) -> Iterator[Figure]:
     """Every row, then what must hold between them."""
     plain: list[Row] = []
-    for name, options in PLAIN.items():
-        for row in _plain_rows(state, name, options):
+    for name, orders in PLAIN.items():
+        for row in _plain_rows(state, name, orders):
             plain.append(row)
             yield from row.figures()
     spectral: list[Row] = []
@@ -111,11 +110,11 @@ def measure(state: State) -> Iterator[Figure]:
     yield from _bounds(state, plain, spectral, by_em)
 
 
-def _plain_rows(state: State, name: str, options: dict[str, Any]) -> Iterator[Row]:
+def _plain_rows(state: State, name: str, orders: Markovisation) -> Iterator[Row]:
     from inout.grammars import Grammar
 
     start = time.perf_counter()
-    grammar = Grammar.from_treebank(state.train, **options)
+    grammar = Grammar.from_treebank(state.train, orders)
     taken = time.perf_counter() - start
     for method, shown in METHODS.items():
         yield plain_row(f"{name}, {shown}", taken, grammar, method, state.parts)

@@ -171,6 +171,11 @@ def test_the_command_starts_without_torch():
 def test_public_names_are_those_that_exist():
     import inout
 
+    # Names that are listed twice, or imported in another form, would be lost at run time.
+    stub = ast.parse((SOURCE / "__init__.pyi").read_text(encoding="utf-8"))
+    listed = [alias for node in stub.body for alias in node.names]
+    assert sorted(alias.asname for alias in listed) == inout.__all__
+    assert all(alias.name == alias.asname for alias in listed)
     for name in inout.__all__:
         assert getattr(inout, name).__name__.rpartition(".")[2] == name
     assert set(inout.__all__) <= set(dir(inout))

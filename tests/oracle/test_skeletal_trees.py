@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from nltk.tree import Tree
 
 from inout._core.errors import ArgumentError
+from inout.grammars import Markovisation
 from inout.grammars.treebank import clean, leaves
 from inout.latent.layout import Layout
 from inout.latent.skeleton import Skeleton
@@ -24,11 +25,12 @@ from inout.latent.treebank import (
 from inout.latent.trees import SkeletalTrees
 from tests.oracle import random_trees
 
-OPTIONS: list[dict[str, Any]] = [
-    {},
-    {"horizontal": 1},
-    {"horizontal": None, "direction": "left"},
-    {"vertical": 2, "direction": "left"},
+ORDERS = [
+    Markovisation(0, 1),
+    Markovisation(1, 1),
+    Markovisation(None, 1, "left"),
+    Markovisation(0, 2, "left"),
+    Markovisation(0, 2, tags=True),
 ]
 
 
@@ -128,14 +130,14 @@ def test_a_skeleton_has_each_rule_once_and_sorted() -> None:
         assert sorted(skeleton.rules_of_word[x].tolist()) == own
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("orders", ORDERS, ids=str)
 @given(tree=random_trees.trees())
-def test_there_and_back_is_the_cleaned_tree(tree: Tree, options: dict[str, Any]) -> None:
+def test_there_and_back_is_the_cleaned_tree(tree: Tree, orders: Markovisation) -> None:
     cleaned = clean(tree, root="TOP")
-    made = skeletal_tree(tree, **options)
+    made = skeletal_tree(tree, orders)
     if cleaned is None:
         assert made is None
-        assert list(skeletal_trees([tree], **options)) == []
+        assert list(skeletal_trees([tree], orders)) == []
         return
     assert made is not None
     assert leaves(made) == leaves(cleaned)

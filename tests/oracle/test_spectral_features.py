@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from nltk.tree import Tree
 
+from inout.grammars import Markovisation
 from inout.latent.spectral import features as library
 from inout.latent.spectral.features import DEFAULT
 from inout.latent.spectral.heads import PENN, HeadTable, head_leaves
@@ -39,7 +40,7 @@ def random_trees(seed: int, count: int = 60) -> list[Tree]:
     return [
         made
         for i in range(count)
-        for made in skeletal_trees([phrase(4)], direction=directions[i % 2])  # type: ignore[arg-type]
+        for made in skeletal_trees([phrase(4)], Markovisation(0, 1, directions[i % 2]))
     ]
 
 

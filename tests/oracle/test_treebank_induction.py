@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from itertools import islice, product
 from pathlib import Path
@@ -15,18 +16,17 @@ from hypothesis import strategies as st
 from nltk.tree import Tree
 
 from inout._core.errors import ArgumentError
-from inout.grammars import Grammar, Rule, Terminal, diagnose
+from inout.grammars import Grammar, Markovisation, Rule, Terminal, diagnose
 from inout.grammars.parsing.parser import Parser
 from inout.grammars.treebank import (
-    binarise,
     clean,
     leaves,
+    markovise,
     original_label,
     preorder,
     read_trees,
     restore,
     training_trees,
-    with_ancestors,
     with_root,
 )
 from inout.grammars.words import SignatureOptions, Vocabulary, signature
@@ -40,9 +40,8 @@ ORDERS = st.fixed_dictionaries(
         "direction": st.sampled_from(["right", "left"]),
         "tags": st.booleans(),
         "binary": st.booleans(),
-        "clean": st.booleans(),
     }
-)
+).map(lambda options: Markovisation(**options))
 SHARES = st.sampled_from([Fraction(0), Fraction(1, 4), Fraction(1, 2), Fraction(1)])
 # Everything but what binarisation writes itself: "^" and "|<".
 ODD_LABELS = (
@@ -145,7 +144,7 @@ SMALL = [
 
 
 def test_weights_by_hand():
-    grammar = Grammar.from_treebank(SMALL, horizontal=1, vertical=1)
+    grammar = Grammar.from_treebank(SMALL, Markovisation(horizontal=1, vertical=1))
     expected = {
         "TOP -> S": 1,
         "S -> NP VP": 1,
@@ -204,7 +203,9 @@ def test_classes_know_the_words_that_the_grammar_knows(share: float, name: str):
 
 
 def test_long_rules_stay_whole_if_wanted():
-    found = weights(Grammar.from_treebank(SMALL, binary=False, vertical=2, unknown_threshold=0))
+    found = weights(
+        Grammar.from_treebank(SMALL, Markovisation(binary=False, vertical=2), unknown_threshold=0)
+    )
     assert_close(found[as_rule("NP^S -> DT JJ JJ NN")], 0.5)
     assert_close(found[as_rule("NP^VP -> DT NN")], 1.0)
     phrases, tags = {"TOP", "S^TOP", "NP^S", "NP^VP", "VP^S"}, {"DT", "NN", "JJ", "VBD"}
@@ -213,7 +214,9 @@ def test_long_rules_stay_whole_if_wanted():
 
 def test_several_roots_have_one_start_symbol():
     mixed = ["(S (VB go))", "(TOP (FRAG (NN home)))", "( (S (VB stop)) )", "(ROOT (S (VB go)))"]
-    found = weights(Grammar.from_treebank(map(tree, mixed), vertical=1, start="ROOT"))
+    found = weights(
+        Grammar.from_treebank(map(tree, mixed), Markovisation(vertical=1), start="ROOT")
+    )
     assert found[as_rule("ROOT -> S")] == 0.75
     assert found[as_rule("ROOT -> FRAG")] == 0.25
     unclean = Grammar.from_treebank([tree("(S (NP-SBJ (NN it)))")], clean=False, start="S")
@@ -221,7 +224,7 @@ def test_several_roots_have_one_start_symbol():
 
 
 def test_rules_are_in_groups_the_commonest_first():
-    grammar = Grammar.from_treebank(SMALL, horizontal=1, vertical=1)
+    grammar = Grammar.from_treebank(SMALL, Markovisation(horizontal=1, vertical=1))
     lefts = [rule.lhs for rule in grammar.rules]
     assert lefts == sorted(lefts, key=lefts.index)
     for numbers in grammar.rules_by_left_side.values():
@@ -245,9 +248,11 @@ def test_wrong_options_are_refused(unchecked: None):
     with pytest.raises(ArgumentError, match="unknown_threshold must be 0 or more"):
         Grammar.from_treebank(SMALL, unknown_threshold=-1)
     with pytest.raises(ArgumentError, match="horizontal must be 0 or more"):
-        Grammar.from_treebank(SMALL, horizontal=-1)
+        Grammar.from_treebank(SMALL, Markovisation(horizontal=-1))
     with pytest.raises(ArgumentError, match="vertical must be at least 1"):
-        Grammar.from_treebank(SMALL, binary=False, vertical=0)
+        Grammar.from_treebank(SMALL, Markovisation(binary=False, vertical=0))
+    with pytest.raises(ArgumentError, match="markovisation must be a Markovisation"):
+        Grammar.from_treebank(SMALL, 2)
     with pytest.raises(ArgumentError, match="the word 'a' beside others"):
         Grammar.from_treebank([tree("(S (NN x) a)")])
 
@@ -258,16 +263,17 @@ def test_wrong_options_are_refused(unchecked: None):
 @given(
     st.lists(trees(words=ODD_WORDS), min_size=1, max_size=4),
     ORDERS,
+    st.booleans(),
     st.integers(0, 3),
     SHARES,
 )
 def test_weights_are_relative_frequencies(
-    treebank: list[Tree], options: dict, threshold: int, share: Fraction
+    treebank: list[Tree], orders: Markovisation, clean: bool, threshold: int, share: Fraction
 ):
     grammar = Grammar.from_treebank(
-        treebank, **options, unknown_threshold=threshold, unknown_share=float(share)
+        treebank, orders, clean=clean, unknown_threshold=threshold, unknown_share=float(share)
     )
-    made = list(training_trees(treebank, **options))
+    made = list(training_trees(treebank, orders, clean=clean))
     expected = exact_weights(made, threshold, share)
     found = weights(grammar)
     assert set(found) == set(expected)
@@ -282,19 +288,20 @@ def test_weights_are_relative_frequencies(
 @given(
     st.lists(trees(words=ODD_WORDS), min_size=1, max_size=4),
     ORDERS,
+    st.booleans(),
     st.integers(0, 3),
     SHARES,
 )
 def test_every_training_tree_is_possible(
-    treebank: list[Tree], options: dict, threshold: int, share: Fraction
+    treebank: list[Tree], orders: Markovisation, clean: bool, threshold: int, share: Fraction
 ):
     """Over its own words where the grammar knows them, and over the classes of the others."""
     grammar = Grammar.from_treebank(
-        treebank, **options, unknown_threshold=threshold, unknown_share=float(share)
+        treebank, orders, clean=clean, unknown_threshold=threshold, unknown_share=float(share)
     )
     found = weights(grammar)
     vocabulary = Vocabulary.from_terminals(grammar.terminals)
-    for one in training_trees(treebank, **options):
+    for one in training_trees(treebank, orders, clean=clean):
         words = vocabulary.replace(leaves(one))
         assert one.label() == grammar.start
         assert all(found[rule] > 0 for rule in productions(relabelled(one, iter(words))))
@@ -308,14 +315,13 @@ def test_with_all_siblings_remembered_trees_are_as_likely_as_with_whole_rules(
     treebank: list[Tree], direction: str
 ):
     """A relative-frequency grammar's product over the nodes does not feel lossless binarisation."""
-    options = {"vertical": 2, "tags": True}
-    whole = weights(Grammar.from_treebank(treebank, binary=False, **options))
-    binary = weights(
-        Grammar.from_treebank(treebank, horizontal=None, direction=direction, **options)
-    )
+    keep = Markovisation(vertical=2, tags=True, binary=False)
+    nest = Markovisation(horizontal=None, vertical=2, direction=direction, tags=True)
+    whole = weights(Grammar.from_treebank(treebank, keep))
+    binary = weights(Grammar.from_treebank(treebank, nest))
     for one in treebank:
-        (flat,) = training_trees([one], binary=False, **options)
-        (nested,) = training_trees([one], horizontal=None, direction=direction, **options)
+        (flat,) = training_trees([one], keep)
+        (nested,) = training_trees([one], nest)
         assert_close(
             math.fsum(math.log(binary[rule]) for rule in productions(nested)),
             math.fsum(math.log(whole[rule]) for rule in productions(flat)),
@@ -341,21 +347,23 @@ def enumerate_trees(grammar: Grammar, symbol: str | Terminal) -> Iterator[tuple[
 def test_all_trees_of_a_tiny_treebank():
     """With horizontal order 0, what follows a sibling depends on the parent only."""
     treebank = [tree("(S (A a) (B b) (A a))"), tree("(S (B b) (A a))")]
-    grammar = Grammar.from_treebank(treebank, horizontal=0, unknown_threshold=0)
+    grammar = Grammar.from_treebank(treebank, Markovisation(horizontal=0), unknown_threshold=0)
     found: Counter[str] = Counter()
     for one, probability in enumerate_trees(grammar, grammar.start):
         found[str(restore(one))] += probability
     assert_close(sum(found.values()), 1.0)
     assert found == {"(TOP (S (A a) (B b) (A a)))": 0.5, "(TOP (S (B b) (A a)))": 0.5}
     treebank = [tree("(S (A a) (B b) (A a) (C c))"), tree("(S (B b) (A a) (B b))")]
-    forgetful = Grammar.from_treebank(treebank, horizontal=0, unknown_threshold=0, vertical=1)
+    forgetful = Grammar.from_treebank(
+        treebank, Markovisation(horizontal=0, vertical=1), unknown_threshold=0
+    )
     # S → A S|<> or B S|<>, S|<> → B S|<> or A C or A B, each as often as it was seen: the first
     # tree used the recursive rule once, so longer sentences have become possible.
     found = weights(forgetful)
     assert_close([found[as_rule(f"S -> {x} S|<>")] for x in "AB"], [0.5, 0.5])
     right = ["B S|<>", "A C", "A B"]
     assert_close([found[as_rule(f"S|<> -> {x}")] for x in right], [1 / 3] * 3)
-    remembering = Grammar.from_treebank(treebank, horizontal=1, unknown_threshold=0)
+    remembering = Grammar.from_treebank(treebank, Markovisation(horizontal=1), unknown_threshold=0)
     all_trees = {str(restore(t)): p for t, p in enumerate_trees(remembering, "TOP")}
     # After B: either A C or A B, whichever tree the B stood in.
     assert all_trees == pytest.approx(
@@ -374,35 +382,37 @@ def test_all_trees_of_a_tiny_treebank():
 @given(
     st.lists(trees(phrases=ODD_LABELS, tags=ODD_LABELS, words=ODD_WORDS), min_size=1, max_size=3),
     ORDERS,
+    st.booleans(),
 )
-def test_training_trees_come_back(treebank: list[Tree], options: dict):
-    made = list(training_trees(treebank, start="<top>", **options))
+def test_training_trees_come_back(treebank: list[Tree], orders: Markovisation, cleaned: bool):
+    made = list(training_trees(treebank, orders, start="<top>", clean=cleaned))
     for one, original in zip(made, treebank, strict=True):
-        prepared = clean(original, root="<top>") if options["clean"] else None
+        prepared = clean(original, root="<top>") if cleaned else None
         assert restore(one) == (prepared or with_root(original, "<top>"))
 
 
 def test_unary_chains_stay():
     chain = tree("(S (S (VP (VP (VB go)))))")
-    (made,) = training_trees([chain], vertical=2, clean=False)
+    (made,) = training_trees([chain], Markovisation(vertical=2), clean=False)
     assert made == tree("(TOP (S^TOP (S^S (VP^S (VP^VP (VB go))))))")
     assert restore(made) == Tree("TOP", [chain])
-    (merged,) = training_trees([chain], vertical=1)
+    (merged,) = training_trees([chain], Markovisation(vertical=1))
     assert merged == tree("(TOP (S (VP (VB go))))")
 
 
 @given(trees(), st.integers(1, 4), st.booleans())
 def test_ancestors_alone_are_those_of_binarisation(original: Tree, vertical: int, tags: bool):
-    annotated = with_ancestors(original, vertical=vertical, tags=tags)
+    orders = Markovisation(horizontal=0, vertical=vertical, tags=tags)
+    annotated = markovise(original, replace(orders, binary=False))
     assert restore(annotated) == original
-    binary = binarise(original, horizontal=0, vertical=vertical, tags=tags)
+    binary = markovise(original, orders)
     wanted = [node.label() for node in binary.subtrees() if "|<" not in node.label()]
     assert [node.label() for node in annotated.subtrees()] == wanted
 
 
 @given(trees(), ORDERS)
-def test_original_labels_are_those_that_restoring_leaves(original: Tree, options: dict):
-    (made,) = training_trees([original], **options)
+def test_original_labels_are_those_that_restoring_leaves(original: Tree, orders: Markovisation):
+    (made,) = training_trees([original], orders)
     left = [original_label(node.label()) for node in preorder(made)]
     wanted = [node.label() for node in preorder(restore(made))]
     assert [label for label in left if label is not None] == wanted
@@ -410,7 +420,7 @@ def test_original_labels_are_those_that_restoring_leaves(original: Tree, options
 
 def test_parses_come_back_as_trees_of_the_treebank():
     for options in ({"horizontal": 1, "vertical": 2}, {"horizontal": 0}, {"binary": False}):
-        parser = Parser(Grammar.from_treebank(SMALL, **options))
+        parser = Parser(Grammar.from_treebank(SMALL, Markovisation(**options)))
         for one in SMALL:
             assert restore(parser.parse(one.leaves()).tree) == Tree("TOP", [one])
         # Unknown words stand for their classes in the chart, and for themselves in the tree.
@@ -425,7 +435,7 @@ def test_parses_come_back_as_trees_of_the_treebank():
 
 def test_log_z_of_a_sentence_of_classes():
     """p(UNK-LC) of a verb is 1/2, and of the intransitive verb phrase too."""
-    parser = Parser(Grammar.from_treebank(SMALL, vertical=1, horizontal=1))
+    parser = Parser(Grammar.from_treebank(SMALL, Markovisation(vertical=1, horizontal=1)))
     for sentence in (["the", "cat", "UNK-LC"], ["the", "cat", "sneezed"]):
         # NP → DT NN 2/3, DT → the 2/3, NN → cat 2/3, VP → VBD 1/2, VBD → UNK-LC 1/2
         assert_close(parser.log_partition(sentence).exp(), (2 / 3) ** 3 / 4)
@@ -475,7 +485,7 @@ def test_a_grammar_of_genia(data_dir: Path, unchecked: None):
     if not path.is_file():
         pytest.skip(f"no file {path}")
     treebank = list(islice(read_trees(path), 400))
-    grammar = Grammar.from_treebank(treebank, horizontal=1, vertical=2)
+    grammar = Grammar.from_treebank(treebank, Markovisation(horizontal=1, vertical=2))
     found = diagnose(grammar)
     assert (found.undefined, found.unreachable, found.unproductive) == ((), (), ())
     assert (found.improper, found.consistency.consistent) == ({}, True)
@@ -484,5 +494,5 @@ def test_a_grammar_of_genia(data_dir: Path, unchecked: None):
     mean = sum(len(leaves(one)) for one in treebank) / len(treebank)
     assert_close(found.expectations.length, mean, rtol=1e-8)
     known = weights(grammar)
-    for one in training_trees(treebank, horizontal=1, vertical=2):
+    for one in training_trees(treebank, Markovisation(horizontal=1, vertical=2)):
         assert all(rule in known for rule in productions(one))

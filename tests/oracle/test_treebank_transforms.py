@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,9 @@ from hypothesis import strategies as st
 from nltk.tree import Tree
 
 from inout._core.errors import ArgumentError
+from inout.grammars import Markovisation
 from inout.grammars.treebank import (
     base_label,
-    binarise,
     clean,
     coarse_label,
     collapse_unary,
@@ -23,6 +24,7 @@ from inout.grammars.treebank import (
     expand_unary,
     format_tree,
     leaves,
+    markovise,
     merge_repeats,
     parse_trees,
     preorder,
@@ -42,7 +44,8 @@ ORDERS = st.fixed_dictionaries(
         "direction": st.sampled_from(["right", "left"]),
         "tags": st.booleans(),
     }
-)
+).map(lambda options: Markovisation(**options))
+LOSSLESS = Markovisation(horizontal=None, vertical=1)
 
 
 def tree(text: str) -> Tree:
@@ -177,32 +180,32 @@ def test_binarisation_by_hand():
         ("left", 0): "(S (S|<> (S|<> (S|<> (A a) (B b)) (C c)) (D d)) (E e))",
     }
     for (direction, horizontal), expected in cases.items():
-        assert binarise(flat, direction=direction, horizontal=horizontal) == tree(expected)
+        assert markovise(flat, Markovisation(horizontal, 1, direction)) == tree(expected)
 
 
 def test_vertical_orders_by_hand():
     deep = tree("(TOP (S (NP (NN a)) (VP (VB b) (NP (NN c)))))")
-    assert binarise(deep, vertical=2) == tree(
+    assert markovise(deep, Markovisation(vertical=2)) == tree(
         "(TOP (S^TOP (NP^S (NN a)) (VP^S (VB b) (NP^VP (NN c)))))"
     )
-    assert binarise(deep, vertical=3, tags=True) == tree(
+    assert markovise(deep, Markovisation(vertical=3, tags=True)) == tree(
         "(TOP (S^TOP (NP^S^TOP (NN^NP^S a)) (VP^S^TOP (VB^VP^S b) (NP^VP^S (NN^NP^VP c)))))"
     )
 
 
 @given(mixed_trees() | trees(), ORDERS)
-def test_binarisation_comes_back(original: Tree, options: dict):
+def test_binarisation_comes_back(original: Tree, orders: Markovisation):
     before = original.copy(deep=True)
-    binary = binarise(original, **options)
+    binary = markovise(original, orders)
     assert all(len(node) <= 2 for node in preorder(binary))
     assert binary.leaves() == original.leaves()
     assert restore(binary) == original == before
 
 
 @given(mixed_trees() | trees(), ORDERS)
-def test_coarse_labels_are_those_of_the_lowest_orders(original: Tree, options: dict):
-    fine = binarise(original, **options)
-    coarse = binarise(original, horizontal=0, direction=options["direction"])
+def test_coarse_labels_are_those_of_the_lowest_orders(original: Tree, orders: Markovisation):
+    fine = markovise(original, orders)
+    coarse = markovise(original, Markovisation(0, 1, orders.direction))
     assert [coarse_label(node.label()) for node in preorder(fine)] == [
         node.label() for node in preorder(coarse)
     ]
@@ -213,7 +216,7 @@ def test_with_all_siblings_remembered_new_labels_lead_back_to_whole_rules(
     originals: list[Tree], direction: str
 ):
     """Every label that remembers k siblings stands in as many trees as rules that begin so."""
-    binary = [binarise(one, direction=direction) for one in originals]
+    binary = [markovise(one, replace(LOSSLESS, direction=direction)) for one in originals]
     counts = count_productions(binary)
     made = Counter()
     for (_, right), count in counts.rules.items():
@@ -230,17 +233,16 @@ def test_with_all_siblings_remembered_new_labels_lead_back_to_whole_rules(
 def test_labels_that_could_not_come_back_are_refused(label: str):
     for wrong in (Tree(label, ["a"]), Tree("S", [Tree(label, ["a"])])):
         with pytest.raises(ArgumentError, match="labels must not contain"):
-            binarise(wrong)
+            markovise(wrong, LOSSLESS)
 
 
 def test_wrong_orders_are_refused(unchecked: None):
-    one = tree("(S (NN a))")
     with pytest.raises(ArgumentError, match="horizontal must be 0 or more"):
-        binarise(one, horizontal=-1)
+        Markovisation(horizontal=-1)
     with pytest.raises(ArgumentError, match="vertical must be at least 1"):
-        binarise(one, vertical=0)
+        Markovisation(vertical=0)
     with pytest.raises(ArgumentError, match="direction must be 'right' or 'left'"):
-        binarise(one, direction="up")
+        Markovisation(direction="up")
     with pytest.raises(ArgumentError, match="the root must be a node of the original tree"):
         restore(tree("(S|<A> (B b) (C c))"))
 
@@ -249,7 +251,7 @@ def test_trees_may_be_deeper_than_the_stack():
     deep = deep_tree(3000)
     text = format_tree(deep)
     (read,) = parse_trees(text)
-    binary = binarise(collapse_unary(read), horizontal=1, vertical=2)
+    binary = markovise(collapse_unary(read), Markovisation(horizontal=1, vertical=2))
     cleaned = clean(expand_unary(restore(binary)), root=None)
     assert cleaned is not None
     assert format_tree(cleaned) == text
@@ -296,7 +298,7 @@ def test_every_tree_of_the_penn_sample_comes_back(data_dir: Path, unchecked: Non
     for path in sorted(folder.glob("clean.*.mrg.xz")):
         for original in read_trees(path):
             number += 1
-            binary = binarise(collapse_unary(original), horizontal=2, vertical=2)
+            binary = markovise(collapse_unary(original), Markovisation(horizontal=2, vertical=2))
             assert expand_unary(restore(binary)) == original
             assert clean(original) == original
             counts[original.label()] += len(leaves(original))

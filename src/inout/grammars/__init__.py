@@ -6,6 +6,7 @@ from inout.grammars.diagnostics import diagnose as diagnose
 from inout.grammars.expectations import Expectations as Expectations
 from inout.grammars.formats import GrammarError as GrammarError
 from inout.grammars.grammar import Grammar as Grammar
+from inout.grammars.markovisation import Markovisation as Markovisation
 from inout.grammars.parsing.analyses import Analyses as Analyses
 from inout.grammars.parsing.marginals import Marginals as Marginals
 from inout.grammars.parsing.parser import Parser as Parser

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from inout._core.errors import ArgumentError
 from inout.grammars import formats
 from inout.grammars.expectations import proper_log_weights
 from inout.grammars.formats import Duplicates, Format, Source
+from inout.grammars.markovisation import Markovisation
 from inout.grammars.partition import log_partitions
 from inout.grammars.rule import Rule
 from inout.grammars.structure import reachable
@@ -108,42 +109,43 @@ class Grammar:
     @staticmethod
     def from_treebank(
         trees: Iterable[Any],
+        markovisation: Markovisation | None = None,
         *,
-        horizontal: int | None = 2,
-        vertical: int = 2,
-        direction: Literal["right", "left"] = "right",
-        tags: bool = False,
-        binary: bool = True,
         unknown_threshold: int = 1,
         unknown_share: float = 0.5,
         start: str = "TOP",
         clean: bool = True,
     ) -> Grammar:
-        """The PCFG of relative frequencies in a treebank of `nltk.Tree`s; see `treebank.induce`.
+        """The PCFG of relative frequencies in a treebank of `nltk.Tree`s.
 
-        Trees are cleaned and binarised with Markovisation, and rare words share their counts with
-        their classes. `treebank.restore` turns parses into trees of the treebank.
+        Trees are cleaned and Markovised (`treebank.training_trees`; by default
+        `Markovisation()`). Words seen at most `unknown_threshold` times are rare: `unknown_share`
+        of their count goes to their class (`words.signature`: UNK-LC-ed) and the rest to the word
+        itself, so that a sentence can hold the rare word or any word that looks like it. With
+        share 1 rare words have no rule of their own; with share 0, or threshold 0, there are no
+        classes. `treebank.restore` turns parses into trees of the treebank. O(number of nodes).
 
         >>> from nltk import Tree
-        >>> trees = map(Tree.fromstring, ["(S (A a) (A a) (B b))", "(S (A a) (B b))"])
-        >>> Grammar.from_treebank(trees, horizontal=0).log_weights.exp()
-        tensor([1.0000, 0.5000, 0.5000, 1.0000, 1.0000, 1.0000], dtype=torch.float64)
+        >>> tree = Tree.fromstring("(S (NP (DT the) (NN cat)) (VP (VBD saw)))")
+        >>> print(Grammar.from_treebank([tree], Markovisation(vertical=1)).to_text("nltk"), end="")
+        %start TOP
+        TOP -> S [1]
+        S -> NP VP [1]
+        NP -> DT NN [1]
+        VP -> VBD [1]
+        DT -> 'UNK-LC' [0.5]
+        DT -> 'the' [0.5]
+        NN -> 'UNK-LC' [0.5]
+        NN -> 'cat' [0.5]
+        VBD -> 'UNK-LC' [0.5]
+        VBD -> 'saw' [0.5]
         """
-        # Imported here: nltk takes a second, and few grammars come from treebanks.
-        from inout.grammars.treebank.induction import induce
+        # Imported here for the sake of start-up: nltk takes a second, and few grammars need it.
+        from inout.grammars.treebank.induction import relative_frequencies, training_trees
 
-        return induce(
-            trees,
-            horizontal=horizontal,
-            vertical=vertical,
-            direction=direction,
-            tags=tags,
-            binary=binary,
-            unknown_threshold=unknown_threshold,
-            unknown_share=unknown_share,
-            start=start,
-            clean=clean,
-        )
+        made = training_trees(trees, markovisation or Markovisation(), start=start, clean=clean)
+        rules, log_weights = relative_frequencies(made, unknown_threshold, unknown_share)
+        return Grammar(start, rules, log_weights)
 
     def to_text(self, format: Format, *, log: bool = False) -> str:
         """The text of the grammar in a format; `log` writes the log-weights of lines.

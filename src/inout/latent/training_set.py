@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from nltk.tree import Tree
 
 from inout._core.errors import ArgumentError
+from inout.grammars.markovisation import Markovisation
 from inout.grammars.words import Vocabulary
 from inout.latent.grammar import LatentGrammar
 from inout.latent.model import LPCFG
 from inout.latent.starts import treebank_model
-from inout.latent.treebank import skeletal_trees, with_classes
+from inout.latent.treebank import FORGETFUL, skeletal_trees, with_classes
 from inout.latent.trees import SkeletalTrees
 
 
@@ -36,19 +37,15 @@ class TrainingSet:
     @staticmethod
     def of(
         trees: Iterable[Tree],
+        markovisation: Markovisation = FORGETFUL,
         *,
-        horizontal: int | None = 0,
-        vertical: int = 1,
-        direction: Literal["right", "left"] = "right",
         unknown_threshold: int = 1,
     ) -> TrainingSet:
         """The training set of a treebank; see `skeletal_tree` for what becomes of a tree.
 
         Words seen at most `unknown_threshold` times give way to their class (UNK-LC-ed).
         """
-        made = list(
-            skeletal_trees(trees, horizontal=horizontal, vertical=vertical, direction=direction)
-        )
+        made = list(skeletal_trees(trees, markovisation))
         if not made:
             raise ArgumentError("trees must hold at least one tree with words. Got none")
         replaced, vocabulary = with_classes(made, threshold=unknown_threshold)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from nltk.tree import Tree
 
 from inout._core.errors import ArgumentError
+from inout.grammars.markovisation import Markovisation
 from inout.grammars.treebank import (
-    binarise,
     clean,
     collapse_unary,
     expand_unary,
     is_preterminal,
     leaves,
+    markovise,
     rebuild,
     restore,
     with_root,
@@ -23,16 +24,12 @@ from inout.grammars.treebank import (
 from inout.grammars.words import Vocabulary
 
 ROOT = "TOP"
+# Labels know nothing but their parent: what else helps is for the latent values to find out.
+FORGETFUL = Markovisation(horizontal=0, vertical=1)
 _JOINT, _OWN_PLUS = "+", "\uff0b"
 
 
-def skeletal_tree(
-    tree: Tree,
-    *,
-    horizontal: int | None = 0,
-    vertical: int = 1,
-    direction: Literal["right", "left"] = "right",
-) -> Tree | None:
+def skeletal_tree(tree: Tree, markovisation: Markovisation = FORGETFUL) -> Tree | None:
     """The tree with two children or one word under each node; None if nothing but traces is left.
 
     It is cleaned (`treebank.clean`), loses the root TOP above its sentence, gets one node for each
@@ -45,12 +42,14 @@ def skeletal_tree(
 
     A plus in a label of the treebank is written as a full-width one (`P＋D`) until the way back.
     """
+    if not markovisation.binary:
+        raise ArgumentError("markovisation must be binary: latent models know no longer rules")
     cleaned = clean(tree, root=ROOT)
     if cleaned is None:
         return None
     escaped = _relabelled(without_root(cleaned), _JOINT, _OWN_PLUS)
     collapsed = collapse_unary(escaped, tags=True, root=True)
-    return binarise(collapsed, horizontal=horizontal, vertical=vertical, direction=direction)
+    return markovise(collapsed, markovisation)
 
 
 def treebank_tree(tree: Tree) -> Tree:
@@ -63,17 +62,13 @@ def treebank_tree(tree: Tree) -> Tree:
 
 
 def skeletal_trees(
-    trees: Iterable[Tree],
-    *,
-    horizontal: int | None = 0,
-    vertical: int = 1,
-    direction: Literal["right", "left"] = "right",
+    trees: Iterable[Tree], markovisation: Markovisation = FORGETFUL
 ) -> Iterator[Tree]:
     """`skeletal_tree` of each tree that has words."""
     if isinstance(trees, Tree):
         raise ArgumentError("trees must be several trees. Got one; put it in a list")
     for tree in trees:
-        made = skeletal_tree(tree, horizontal=horizontal, vertical=vertical, direction=direction)
+        made = skeletal_tree(tree, markovisation)
         if made is not None:
             yield made
 

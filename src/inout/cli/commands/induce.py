@@ -185,13 +185,9 @@ def induce(
         count("--latent", latent, 1)
         check_seed(seed)
         way = choice("--method", method or METHODS[0], METHODS)
-        binarisation = {
-            "horizontal": siblings,
-            "vertical": generations,
-            "direction": direction,
-            "unknown_threshold": unknown_threshold,
-        }
-        _induce_latent(treebanks, out, latent, way, seed, _em_options(way, of_em), binarisation)
+        orders = {"horizontal": siblings, "vertical": generations, "direction": direction}
+        options = _em_options(way, of_em)
+        _induce_latent(treebanks, out, latent, way, seed, options, orders, unknown_threshold)
         return
     _refuse(
         {"--method": method, "--seed": seed} | of_em, "is for latent models: it needs --latent N"
@@ -205,17 +201,13 @@ def induce(
     with status() as line:
         from inout.cli.grammars.induce import read_treebanks, refuse_treebank_as_output
         from inout.cli.grammars.output import check_output, put_grammar
-        from inout.grammars import Grammar
+        from inout.grammars import Grammar, Markovisation
 
         target = check_output(out, target, default="json")
         refuse_treebank_as_output(treebanks, out)
         made = Grammar.from_treebank(
             read_treebanks(treebanks, line),
-            horizontal=siblings,
-            vertical=generations,
-            direction=direction,
-            tags=tags,
-            binary=not nary,
+            Markovisation(siblings, generations, direction, tags, binary=not nary),
             unknown_threshold=unknown_threshold,
             unknown_share=share,
             start=ROOT if start is None else start,
@@ -233,7 +225,8 @@ def _induce_latent(
     method: Any,
     seed: int | None,
     options: dict[str, Any],
-    binarisation: dict[str, Any],
+    orders: dict[str, Any],
+    unknown_threshold: int,
 ) -> None:
     """Train a model of the treebanks and write it."""
     from time import monotonic
@@ -250,10 +243,12 @@ def _induce_latent(
         trees = read_treebanks(treebanks, line)
 
         from inout.cli.grammars.induce_latent import put_model, train
+        from inout.grammars import Markovisation
         from inout.latent.training_set import TrainingSet
 
-        data = TrainingSet.of(trees, **binarisation)
-    made = train(data, latent, method, seed=seed, options=options, about=binarisation)
+        data = TrainingSet.of(trees, Markovisation(**orders), unknown_threshold=unknown_threshold)
+    about = {**orders, "unknown_threshold": unknown_threshold}
+    made = train(data, latent, method, seed=seed, options=options, about=about)
     put_model(out, made, began)
 
 

@@ -1,5 +1,9 @@
-"""Treebanks: read, clean, binarise, count, score trees (`nltk.Tree`); grammars read off them."""
+"""Treebanks: read, clean, Markovise, count, score trees (`nltk.Tree`); grammars read off them."""
 
+from inout.grammars.treebank.annotation import coarse_label as coarse_label
+from inout.grammars.treebank.annotation import markovise as markovise
+from inout.grammars.treebank.annotation import original_label as original_label
+from inout.grammars.treebank.annotation import restore as restore
 from inout.grammars.treebank.cleaning import PUNCTUATION as PUNCTUATION
 from inout.grammars.treebank.cleaning import ROOTS as ROOTS
 from inout.grammars.treebank.cleaning import base_label as base_label
@@ -12,14 +16,8 @@ from inout.grammars.treebank.cleaning import with_root as with_root
 from inout.grammars.treebank.cleaning import without_root as without_root
 from inout.grammars.treebank.counting import TreebankCounts as TreebankCounts
 from inout.grammars.treebank.counting import count_productions as count_productions
-from inout.grammars.treebank.induction import induce as induce
 from inout.grammars.treebank.induction import training_trees as training_trees
 from inout.grammars.treebank.lines import TreeSyntaxError as TreeSyntaxError
-from inout.grammars.treebank.markovisation import binarise as binarise
-from inout.grammars.treebank.markovisation import coarse_label as coarse_label
-from inout.grammars.treebank.markovisation import original_label as original_label
-from inout.grammars.treebank.markovisation import restore as restore
-from inout.grammars.treebank.markovisation import with_ancestors as with_ancestors
 from inout.grammars.treebank.reading import parse_trees as parse_trees
 from inout.grammars.treebank.reading import read_parses as read_parses
 from inout.grammars.treebank.reading import read_trees as read_trees

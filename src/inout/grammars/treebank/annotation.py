@@ -9,75 +9,41 @@ v writes the v-1 nearest ancestors behind a label: NP^S, NP^S^TOP (Klein & Manni
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from nltk.tree import Tree
 
 from inout._core.errors import ArgumentError
+from inout.grammars.markovisation import Markovisation
 from inout.grammars.treebank.walking import is_preterminal, rebuild
 
 _PARENT, _OPEN, _CLOSE, _BETWEEN = "^", "|<", ">", "_"
 
 
-def binarise(
-    tree: Tree,
-    *,
-    horizontal: int | None = None,
-    vertical: int = 1,
-    direction: Literal["right", "left"] = "right",
-    tags: bool = False,
-) -> Tree:
-    """The tree with at most two children at every node; `restore` undoes it exactly.
+def markovise(tree: Tree, markovisation: Markovisation) -> Tree:
+    """The tree with context in its labels, binary by default; `restore` undoes it exactly.
 
-    `horizontal` siblings are remembered by the new nodes (None: all, which keeps the treebank's
-    own rules apart), `vertical - 1` ancestors by every phrase, and with `tags` also by the tags of
-    words. Direction "right" nests the rest of the children on the right, so siblings on the left
-    are remembered; "left" is its mirror image. Unary nodes stay. Labels that contain `^` or `|<`
-    raise `ArgumentError`. O(number of nodes).
+    Unary nodes stay. Labels that contain `^` or `|<` raise `ArgumentError`. O(number of nodes).
 
     >>> tree = Tree.fromstring("(S (NP (DT the) (JJ old) (JJ grey) (NN cat)) (VP (VBD slept)))")
-    >>> print(binarise(tree, horizontal=1, vertical=2).pformat(margin=200))
+    >>> print(markovise(tree, Markovisation(horizontal=1, vertical=2)).pformat(margin=200))
     (S (NP^S (DT the) (NP^S|<DT> (JJ old) (NP^S|<JJ> (JJ grey) (NN cat)))) (VP^S (VBD slept)))
-    >>> print(binarise(tree, horizontal=0, direction="left")[0])
+    >>> print(markovise(tree, Markovisation(horizontal=0, vertical=1, direction="left"))[0])
     (NP (NP|<> (NP|<> (DT the) (JJ old)) (JJ grey)) (NN cat))
+    >>> print(markovise(tree, Markovisation(binary=False)).pformat(margin=200))
+    (S (NP^S (DT the) (JJ old) (JJ grey) (NN cat)) (VP^S (VBD slept)))
     """
-    if horizontal is not None and horizontal < 0:
-        raise ArgumentError(f"horizontal must be 0 or more, or None. Got {horizontal} instead")
-    if direction not in ("right", "left"):
-        raise ArgumentError(f"direction must be 'right' or 'left'. Got {direction!r} instead")
-    nest = _nested_right if direction == "right" else _nested_left
-    return _remade(tree, vertical, tags, partial(nest, horizontal=horizontal))
-
-
-def with_ancestors(tree: Tree, *, vertical: int = 2, tags: bool = False) -> Tree:
-    """The tree with `vertical - 1` ancestors behind the labels, its children as they are.
-
-    This is the vertical half of `binarise`, with the same options; `restore` undoes it exactly.
-
-    >>> tree = Tree.fromstring("(S (NP (DT the) (JJ old) (NN cat)) (VP (VBD slept)))")
-    >>> print(with_ancestors(tree))
-    (S (NP^S (DT the) (JJ old) (NN cat)) (VP^S (VBD slept)))
-    """
-    return _remade(tree, vertical, tags, lambda label, children, names: children)
-
-
-def _remade(
-    tree: Tree,
-    vertical: int,
-    tags: bool,
-    nest: Callable[[str, list[Any], list[str]], list[Any]],
-) -> Tree:
-    """The tree with ancestors in its labels; `nest` arranges the children of each node."""
-    if vertical < 1:
-        raise ArgumentError(f"vertical must be at least 1. Got {vertical} instead")
+    if not isinstance(markovisation, Markovisation):
+        raise ArgumentError(
+            f"markovisation must be a Markovisation. Got {type(markovisation).__name__}"
+        )
+    nest = _nested_right if markovisation.direction == "right" else _nested_left
     made = Tree(_checked(tree.label()), [])
     # Old node, new node, the labels of its nearest ancestors from the parent up.
     stack: list[tuple[Tree, Tree, tuple[str, ...]]] = [(tree, made, ())]
     while stack:
         old, new, ancestors = stack.pop()
-        above = (old.label(), *ancestors)[: vertical - 1]
+        above = (old.label(), *ancestors)[: markovisation.vertical - 1]
         suffix = "".join(_PARENT + label for label in above)
         children: list[Any] = []
         names: list[str] = []
@@ -89,16 +55,18 @@ def _remade(
             label = _checked(child.label())
             names.append(label)
             if is_preterminal(child):
-                children.append(Tree(label + suffix if tags else label, [child[0]]))
+                children.append(Tree(label + suffix if markovisation.tags else label, [child[0]]))
             else:
                 children.append(Tree(label + suffix, []))
                 stack.append((child, children[-1], above))
-        new.extend(nest(new.label(), children, names))
+        if markovisation.binary:
+            children = nest(new.label(), children, names, markovisation.horizontal)
+        new.extend(children)
     return made
 
 
 def restore(tree: Tree) -> Tree:
-    """The tree before `binarise`: new nodes give way to their children, ancestors are cut off.
+    """The tree before `markovise`: new nodes give way to their children, ancestors are cut off.
 
     It also turns the parses of a grammar that was read off such trees into trees of the treebank.
 
