@@ -26,7 +26,7 @@ from inout import SemiMarkov
 from inout.grammars import library
 from inout.moments import expected_f_of_event
 from inout.viz import page, text
-from inout.viz.histogram import Columns, histogram
+from inout.viz.plot import Columns, histogram
 
 WIDEST = 10  # letters of a word
 LETTERS = 27  # a to z, and 0 where there is none
@@ -188,7 +188,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     print(*shown, sep="\n")
     if given.plot is not None:
-        picture = histogram(pictures, f"words in {line}", actual=len(one.sentences[0]))
+        picture = histogram(pictures, across=f"words in {line}", actual=len(one.sentences[0]))
         if given.plot.suffix == ".html":
             table = page.table(rows, headers, "lrrrr")
             sections = [("F1 on held-out sentences", table), ("How many words?", picture)]

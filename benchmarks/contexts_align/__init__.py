@@ -13,7 +13,7 @@ from benchmarks.contexts_align.runs import Plan, Run, run_all
 from benchmarks.contexts_align.words import Word, words
 from benchmarks.report import RESULTS, Agreement, Figure, say
 from inout.learning.alignment import Strategy, fit_alignment
-from inout.viz.lines import line_chart
+from inout.viz.plot import line_chart
 
 NAMES: dict[Strategy, str] = {
     "contexts": "contexts (RCMS)",

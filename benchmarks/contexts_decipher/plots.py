@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from benchmarks.contexts_decipher.runs import BEAM, CONTEXTS, EXACT, Curve, Setting
 from benchmarks.report import RESULTS
-from inout.viz.lines import line_chart
+from inout.viz.plot import line_chart
 
 ACCURACY, LENGTH = "mapping accuracy, %", "average context length"
 

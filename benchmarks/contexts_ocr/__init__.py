@@ -19,7 +19,7 @@ from inout import LinearChain
 from inout.contexts import ContextModel
 from inout.contexts.confidence import precision_recall, recall_at
 from inout.learning.contexts import fit_contexts
-from inout.viz.lines import line_chart
+from inout.viz.plot import line_chart
 
 ORDER, SIZE, STEP, DELTA = 4, 10, 0.2, 1e-4  # the paper's
 EPOCHS = 10  # accuracy on fold 0, held out of training, rose until about the sixth

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from .labels import escape
+
 FONT = '"Helvetica Neue",Helvetica,Arial,"Liberation Sans",sans-serif'
 MONO = 'ui-monospace,"SF Mono",Menlo,Consolas,"DejaVu Sans Mono",monospace'
 
@@ -55,6 +59,31 @@ stroke:var(--io-paper);stroke-width:3px;paint-order:stroke}}
 .inout-svg .io-edge:hover .io-dot{{fill:var(--io-hot)}}
 .inout-svg .io-edge:hover text{{fill:var(--io-hot)}}
 """
+
+
+def document(
+    width: float,
+    height: float,
+    pieces: Sequence[str],
+    css: str = "",
+    kind: str = "",
+    name: str = "",
+) -> str:
+    """The pieces of a drawing as an SVG document, on paper of that size."""
+    size = f'width="{width:g}" height="{height:g}"'
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="{f"inout-svg {kind}".strip()}" '
+            + 'role="img" '
+            + (f'aria-label="{escape(name)}" ' if name else "")
+            + f'{size} viewBox="0 0 {width:g} {height:g}">',
+            f"<style>{SVG_CSS}{css}</style>",
+            f'<rect class="io-paper" {size}/>',
+            *pieces,
+            "</svg>",
+        ]
+    )
+
 
 HTML_CSS = f"""\
 {themes(".inout")}

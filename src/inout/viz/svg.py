@@ -11,7 +11,7 @@ from .geometry import MARGIN, Box, share, shown
 from .labels import escape, text_width
 from .model import Graph, HyperEdge, Node, TreeNode
 from .selection import best_part
-from .style import SVG_CSS
+from .style import document
 
 CAPTION_SIZE = 12.0
 
@@ -31,7 +31,7 @@ def tree(node: TreeNode, baseline: bool = False) -> str:
             line = _route(above.centre, above.bottom, [(box.centre, box.y)])
             lines.append(_lines([line], 0.3))
         boxes.append(_tree_box(here, box))
-    return _document(drawing.width, drawing.height, [*lines, *boxes])
+    return document(round(drawing.width, 1), round(drawing.height, 1), [*lines, *boxes])
 
 
 def forest(graph: Graph, max_nodes: int = 150) -> str:
@@ -67,21 +67,7 @@ def forest(graph: Graph, max_nodes: int = 150) -> str:
         y = height + CAPTION_SIZE / 2
         pieces.append(_text(MARGIN, y, caption, "io-caption"))
         height += CAPTION_SIZE + MARGIN
-    return _document(width, height, pieces)
-
-
-def _document(width: float, height: float, pieces: Sequence[str]) -> str:
-    w, h = _number(width), _number(height)
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="inout-svg" role="img" '
-            f'width="{w}" height="{h}" viewBox="0 0 {w} {h}">',
-            f"<style>{SVG_CSS}</style>",
-            f'<rect class="io-paper" width="{w}" height="{h}"/>',
-            *pieces,
-            "</svg>",
-        ]
-    )
+    return document(round(width, 1), round(height, 1), pieces)
 
 
 def _tree_box(node: TreeNode, box: Box) -> str:

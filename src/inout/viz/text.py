@@ -17,6 +17,7 @@ from .selection import best_part
 Cell: TypeAlias = str | int | float | None
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
+_LEVELS = " ▁▂▃▄▅▆▇█"
 
 
 def tree(node: TreeNode, max_indent: int = 100) -> str:
@@ -167,6 +168,28 @@ def bars(labels: Sequence[str], values: Sequence[float], width: int = 20) -> str
         f"{pad(name, column)}  {bar(value, width)}  {value:.3f}"
         for name, value in zip(names, values, strict=True)
     )
+
+
+def columns(values: Sequence[float], width: int = 60, height: int = 6) -> list[str]:
+    """The lines of a drawing with one column for each value, the lowest value at the bottom.
+
+    Of more values than `width` some are shown, evenly, with the first and the last.
+
+    >>> print(*columns([0.0, 1.0, 3.0, 4.0], height=2), sep="\\n")
+      ▄█
+    ▁▅██
+    """
+    last = len(values) - 1
+    if last >= width:
+        values = [values[round(last * column / max(width - 1, 1))] for column in range(width)]
+    low, high = min(values), max(values)
+    # The lowest value has a mark as well, so that no step looks as if it were missing.
+    full = 8 * height - 1
+    levels = [1 + round(full * (value - low) / ((high - low) or 1.0)) for value in values]
+    return [
+        "".join(_LEVELS[min(max(level - 8 * row, 0), 8)] for level in levels).rstrip()
+        for row in reversed(range(height))
+    ]
 
 
 def format_cell(cell: Cell) -> str:

@@ -22,7 +22,7 @@ from inout.contexts.model import ContextModel
 from inout.io import write_text
 from inout.io.tagged import Form
 from inout.viz import page
-from inout.viz.lines import line_chart
+from inout.viz.plot import line_chart
 from inout.viz.text import Cell
 
 FORMAT = "inout context curve 1"

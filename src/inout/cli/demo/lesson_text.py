@@ -7,7 +7,7 @@ from rich.text import Text
 from inout.cli import formats
 from inout.cli.demo.learning import CLASSES, Lesson, likely_words
 from inout.cli.paper import Paper
-from inout.viz.curve import columns
+from inout.viz.text import columns
 
 _INDENT = 3
 

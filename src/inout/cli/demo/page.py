@@ -13,7 +13,7 @@ from inout.cli.grammars.parsing import Answer
 from inout.cli.grammars.trees import tree_node
 from inout.grammars.parsing.parser import Parser
 from inout.viz import page, svg
-from inout.viz.curve import curve
+from inout.viz.plot import line_chart
 
 LEAD = (
     "Sentences that mean several things, parsed with a small grammar of English; how unexpected "
@@ -72,7 +72,8 @@ def _curve(lesson: Lesson) -> str:
         f"grammar of English gives them grow from {lesson.right_before:.1%} to "
         f"{lesson.right_after:.1%}."
     )
-    drawn = curve(lesson.result.log_likelihoods, "iteration", "log-likelihood")
+    points = list(enumerate(lesson.result.log_likelihoods))
+    drawn = line_chart({"": points}, across="iteration", up="log-likelihood", height=200)
     return note + page.figures([(drawn, "")])
 
 

@@ -1,4 +1,4 @@
-"""Line charts are well formed, have their points in their places, and refuse what has none."""
+"""Plots are well formed, have their points in their places, and refuse what has none."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inout._core.errors import ArgumentError
-from inout.viz.curve import ticks
-from inout.viz.lines import line_chart
+from inout.viz.plot import Columns, histogram, line_chart, ticks
 from tests.contract.test_viz import NASTY
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -204,3 +203,38 @@ def test_ticks_are_few_and_inside():
         assert marks[0] >= 0
         assert marks[-1] <= high * (1 + 1e-9)
     assert ticks(2.7, 3.3)[-1] == pytest.approx(3.3)
+
+
+def columns_of(root: ElementTree.Element) -> list[tuple[float, float, float]]:
+    """Left end, right end and top of each column."""
+    found = []
+    for e in of_class(root, "io-column"):
+        x, width, y = (float(e.get(name)) for name in ("x", "width", "y"))
+        found.append((x, x + width, y))
+    return found
+
+
+def test_columns_are_as_high_as_their_probabilities_and_side_by_side():
+    several = [Columns("a", 2, [0.1, 0.4, 0.5], mean=3.4), Columns("b", 3, [0.25, 0.75])]
+    root = ElementTree.fromstring(histogram(several, across="words", actual=6))
+    found = columns_of(root)
+    assert len(found) == 5
+    bottom = max(float(e.get("y")) + float(e.get("height")) for e in of_class(root, "io-column"))
+    scale = (bottom - found[2][2]) / 0.5
+    heights = [bottom - top for *_, top in found]
+    assert heights == pytest.approx([scale * p for p in (0.1, 0.4, 0.5, 0.25, 0.75)], abs=0.15)
+    ordered = sorted(found)
+    assert all(one[1] < other[0] for one, other in pairwise(ordered))
+    # The numbers below stand in the middle of their columns, and `actual` has room.
+    below = [e for e in of_class(root, "io-note") if not e.get("style")]
+    assert [e.text for e in below] == ["2", "3", "4", "5", "6"]
+    assert (found[1][0] + found[3][1]) / 2 == pytest.approx(float(below[1].get("x")), abs=2)
+    assert len(of_class(root, "io-mean")) == 1
+    assert [e.text for e in of_class(root, "io-name")] == ["a", "b", "actual: 6"]
+
+
+def test_unlikely_ends_are_left_out_and_nothing_is_a_picture_too():
+    several = [Columns(NASTY, 0, [1e-5, 0.5, 1e-5, 0.49998, 1e-5])]
+    assert len(columns_of(ElementTree.fromstring(histogram(several, across=NASTY)))) == 3
+    assert not columns_of(ElementTree.fromstring(histogram([], across="n")))
+    assert columns_of(ElementTree.fromstring(histogram([Columns("a", 0, [0.0])], across="n")))
