@@ -23,13 +23,15 @@ os.environ.setdefault("MKL_NUM_THREADS", "1")
 
 
 class UncheckedKernels(MetaPathFinder):
-    """Finds cpu.py and gpu.py ahead of the type-checking hook: what it makes does not compile."""
+    """Finds compiled modules ahead of the type-checking hook: what it makes does not compile."""
 
     @classmethod
     def find_spec(
         cls, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname.startswith("inout.") and fullname.endswith((".cpu", ".gpu")):
+        parts = fullname.split(".")
+        compiled = parts[0] == "inout" and parts[-2] in ("cpu", "gpu")
+        if compiled and not parts[-1].endswith(("passes", "chart")):
             return PathFinder.find_spec(fullname, path, target)
         return None
 

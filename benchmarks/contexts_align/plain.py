@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from inout.contexts.alignments.model import AlignmentModel
-from inout.kernels.contexts.histories import Histories
+from inout.kernels.lattice.histories import Histories
 
 NONE = -1
 

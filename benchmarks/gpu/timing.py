@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from benchmarks.problems import Problem
-from inout.kernels.cky.gpu_passes import SHELF
+from inout.kernels.pcfg.gpu.passes import SHELF
 
 WARM_UP = 5
 CACHE_BYTES = 256 * 2**20  # more than the second-level cache of any GPU

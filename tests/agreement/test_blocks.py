@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch.autograd import grad
 
-from inout.kernels.blocks.arrays import BlockGraph
-from inout.kernels.blocks.cpu import NOTHING
-from inout.kernels.blocks.op import BlockPasses
-from inout.kernels.blocks.reference import log_partitions
-from inout.kernels.blocks.wide.op import WidePasses
+from inout.kernels.latent.arrays import BlockGraph
+from inout.kernels.latent.cpu.blocks import NOTHING
+from inout.kernels.latent.op import BlockPasses
+from inout.kernels.latent.reference import log_partitions
+from inout.kernels.latent.wide import WidePasses
 from inout.latent.graphs import Chart, block_rules, chart_of_sentence, graph_of_trees
 from inout.latent.layout import Layout
 from inout.latent.skeleton import Skeleton

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from inout.kernels.chain.gpu_passes import GpuPasses
+from inout.kernels.chain.gpu.passes import GpuPasses
 from tests.agreement.gpu_device import DEVICE, MARKS
 from tests.agreement.test_chain_matrices import KINDS, SIZES, check_passes, potentials
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from inout.kernels.chain.cpu_passes import CpuPasses
-from inout.kernels.chain.gpu_passes import GpuPasses
-from inout.kernels.chain.matrix_passes import MatrixPasses
+from inout.kernels.chain.cpu.passes import CpuPasses
+from inout.kernels.chain.gpu.matrix import MatrixPasses
+from inout.kernels.chain.gpu.passes import GpuPasses
 from tests.support import assert_close
 
 SIZES = [(4, 2, 3), (5, 7, 3), (3, 6, 1), (3, 9, 17), (1, 5, 4)]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from inout.distributions import LinearChain
-from inout.kernels.chain.cpu_passes import CpuPasses
+from inout.kernels.chain.cpu.passes import CpuPasses
 from tests.support import assert_close
 
 

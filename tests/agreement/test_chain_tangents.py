@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from inout.kernels.autograd import tangents_by
-from inout.kernels.chain.cpu_passes import CpuPasses
+from inout.kernels.chain.cpu.passes import CpuPasses
 from inout.kernels.chain.op import log_partition
 from inout.kernels.chain.reference import reference_log_partition
 from tests.agreement.test_chain_matrices import KINDS, SIZES, potentials

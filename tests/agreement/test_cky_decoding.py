@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from inout.distributions.pcfg import PCFG
-from inout.kernels.cky import op
+from inout.kernels.pcfg import op
 from tests.contract.tree_suite import catalan
 from tests.support import assert_close
 

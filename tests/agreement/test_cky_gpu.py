@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from inout.distributions import PCFG
-from inout.kernels.cky.cpu_passes import CpuGrammarPasses
-from inout.kernels.cky.gpu_passes import GpuGrammarPasses
+from inout.kernels.pcfg.cpu.passes import CpuGrammarPasses
+from inout.kernels.pcfg.gpu.passes import GpuGrammarPasses
 from tests.agreement.gpu_device import DEVICE, INTERPRETED, MARKS
 from tests.support import assert_close
 

@@ -8,9 +8,9 @@ from scipy.stats import chisquare
 from torch import Tensor
 
 from inout import ArgumentError, SemiMarkov
-from inout.kernels.semichain import op
-from inout.kernels.semichain.gpu_passes import MOST_GPU_LABELS, GpuPasses
-from inout.kernels.semichain.reference import reference_log_partition
+from inout.kernels.segments import op
+from inout.kernels.segments.gpu.passes import MOST_GPU_LABELS, GpuPasses
+from inout.kernels.segments.reference import reference_log_partition
 from tests.agreement.gpu_device import DEVICE, INTERPRETED, MARKS
 from tests.support import assert_close
 

@@ -8,9 +8,9 @@ from scipy.stats import chisquare
 from torch import Tensor
 
 from inout import SpanTree
-from inout.kernels.cky.reference import reference_tree_log_partition
-from inout.kernels.cky.spans import op
-from inout.kernels.cky.spans.gpu_passes import GpuTreePasses
+from inout.kernels.spans import op
+from inout.kernels.spans.gpu.passes import GpuTreePasses
+from inout.kernels.spans.reference import reference_tree_log_partition
 from tests.agreement.gpu_device import DEVICE, INTERPRETED, MARKS
 from tests.support import assert_close
 

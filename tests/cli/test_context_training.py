@@ -58,7 +58,7 @@ def after_epochs(folder):
 
 def test_the_kernel_is_known_to_the_warning_of_compilation(trained):
     # The models were trained with it, so it is compiled.
-    assert not never_compiled("contexts")
+    assert not never_compiled("lattice")
 
 
 def weights(path: str):

@@ -313,7 +313,7 @@ def test_a_bar_leaves_standard_output_alone(monkeypatch, capsys):
 
 def test_kernels_of_models_are_known_to_the_warning(models):
     # The models were trained with them, so they are compiled.
-    assert not never_compiled("parsing", "blocks")
+    assert not never_compiled("sparse", "latent")
 
 
 @pytest.mark.parametrize("options", [["--latent", "2"], ["--to", "json"]])

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd import grad
 
 from inout import ArgumentError, LinearChain
-from inout.kernels.chain.cpu_passes import CpuPasses
+from inout.kernels.chain.cpu.passes import CpuPasses
 from tests.contract.distribution_suite import F32, F64, Case, DistributionSuite, Event, Part, seeded
 from tests.support import assert_close
 

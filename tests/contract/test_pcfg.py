@@ -13,8 +13,8 @@ from torch.autograd import grad
 
 from inout import ArgumentError
 from inout.distributions.pcfg import PCFG
-from inout.kernels.cky import op
-from inout.kernels.cky.cpu_passes import LIMITS, CpuGrammarPasses
+from inout.kernels.pcfg import op
+from inout.kernels.pcfg.cpu.passes import LIMITS, CpuGrammarPasses
 from tests.contract.distribution_suite import F32, F64, Case, Event, Part, seeded
 from tests.contract.tree_suite import TreeSuite, catalan, trees
 from tests.support import assert_close

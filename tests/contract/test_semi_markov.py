@@ -15,7 +15,7 @@ from torch import Tensor
 from inout._core.errors import ArgumentError, ForestError
 from inout.distributions.chain import LinearChain
 from inout.distributions.semi_markov import SemiMarkov
-from inout.kernels.semichain.cpu_passes import CpuPasses
+from inout.kernels.segments.cpu.passes import CpuPasses
 from tests.contract import distribution_suite
 from tests.contract.distribution_suite import Case, DistributionSuite, Event, Part
 from tests.support import assert_close

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from inout.kernels.products.cpu import add_product_of_columns, multiply, multiply_transposed
+from inout.kernels.math.cpu.products import add_product_of_columns, multiply, multiply_transposed
 from tests.support import assert_close
 
 SIZES = [(1, 1, 1), (5, 3, 7), (70, 90, 80), (3, 700, 600), (40, 3000, 60)]

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from inout.kernels.parsing.arrays import RuleArrays, SentenceArrays
-from inout.kernels.parsing.passes import ParsingPasses
+from inout.kernels.sparse.arrays import RuleArrays, SentenceArrays
+from inout.kernels.sparse.cpu.passes import ParsingPasses
 
 Array = NDArray[Any]
 Entries = list[tuple[int, float]]  # what one word, or arc, may be: symbols and log-weights

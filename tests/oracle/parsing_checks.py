@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inout.kernels.parsing.passes import ParsingPasses
+from inout.kernels.sparse.cpu.passes import ParsingPasses
 from tests.oracle.parsing_cases import Case, Tree, log_sum, possible_trees
 from tests.support import assert_close
 

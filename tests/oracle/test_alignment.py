@@ -15,10 +15,10 @@ from inout._core.errors import ArgumentError, FileError
 from inout.contexts.alignments.actions import action_targets, alignment_actions
 from inout.contexts.alignments.model import AlignmentModel
 from inout.contexts.alignments.settings import AlignmentSettings
-from inout.kernels.contexts.arrays import Targets
-from inout.kernels.contexts.growing import grow_rows
-from inout.kernels.contexts.histories import Histories
-from inout.kernels.contexts.lattice import Lattice
+from inout.kernels.lattice.arrays import Targets
+from inout.kernels.lattice.growing import grow_rows
+from inout.kernels.lattice.histories import Histories
+from inout.kernels.lattice.op import Lattice
 from inout.learning.alignment import AlignmentStats, Strategy, difference
 from tests.oracle import alignment_graphs as oracle
 from tests.support import assert_close

@@ -18,7 +18,7 @@ from inout.contexts.alignments.actions import (
     letter_targets,
 )
 from inout.contexts.alignments.alignment import Alignment
-from inout.kernels.contexts.arrays import Columns
+from inout.kernels.lattice.arrays import Columns
 from tests.oracle import alignment_graphs as oracle
 
 LETTERS = ["a", "b"]

@@ -15,10 +15,10 @@ from inout.contexts.alignments.actions import alignment_streams
 from inout.contexts.alignments.model import AlignmentModel
 from inout.contexts.model import ContextModel
 from inout.contexts.settings import Settings
-from inout.kernels.contexts.arrays import Columns, Streams, Targets
-from inout.kernels.contexts.histories import Histories
-from inout.kernels.contexts.lattice import Lattice
-from inout.kernels.contexts.selection import select
+from inout.kernels.lattice.arrays import Columns, Streams, Targets
+from inout.kernels.lattice.histories import Histories
+from inout.kernels.lattice.op import Lattice
+from inout.kernels.lattice.selection import select
 from inout.learning.contexts import Passed, fit_contexts
 
 TWO, ONE = [["x"], ["x"]], [["x"]]

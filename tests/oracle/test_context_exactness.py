@@ -13,10 +13,10 @@ from torch.autograd import gradcheck
 
 from inout import ArgumentError
 from inout.contexts import ContextChain, exactness
-from inout.kernels.contexts.arrays import Columns, Streams
-from inout.kernels.contexts.histories import Histories
-from inout.kernels.contexts.lattice import Lattice
-from inout.kernels.contexts.selection import select
+from inout.kernels.lattice.arrays import Columns, Streams
+from inout.kernels.lattice.histories import Histories
+from inout.kernels.lattice.op import Lattice
+from inout.kernels.lattice.selection import select
 from tests.oracle.reified_contexts import BOS, Column, all_paths
 from tests.support import assert_close
 

@@ -11,10 +11,10 @@ import pytest
 
 from inout import ArgumentError
 from inout.contexts.alignments import AlignmentModel, AlignmentSettings
-from inout.kernels.contexts.arrays import Columns, Streams
-from inout.kernels.contexts.histories import Histories
-from inout.kernels.contexts.lattice import Lattice
-from inout.kernels.contexts.selection import select
+from inout.kernels.lattice.arrays import Columns, Streams
+from inout.kernels.lattice.histories import Histories
+from inout.kernels.lattice.op import Lattice
+from inout.kernels.lattice.selection import select
 from inout.learning.alignment import fit_alignment
 from tests.support import assert_close
 

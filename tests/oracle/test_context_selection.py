@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from inout import ArgumentError
-from inout.kernels.contexts.arrays import Columns, Streams, Targets
-from inout.kernels.contexts.histories import Histories
-from inout.kernels.contexts.lattice import Lattice
-from inout.kernels.contexts.selection import select
+from inout.kernels.lattice.arrays import Columns, Streams, Targets
+from inout.kernels.lattice.histories import Histories
+from inout.kernels.lattice.op import Lattice
+from inout.kernels.lattice.selection import select
 from tests.oracle import reified_contexts as oracle
 from tests.oracle.reified_contexts import BOS, INF, AmbiguousError, Column, Stream, Target
 

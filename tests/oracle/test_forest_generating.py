@@ -16,9 +16,9 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 from inout import ArgumentError, Forest, ForestBuilder
+from inout.kernels.forest import generating
 from inout.kernels.forest.arrays import ForestArrays
-from inout.kernels.forest.generating import op
-from inout.kernels.forest.generating.op import generating_function
+from inout.kernels.forest.generating import generating_function
 from inout.series import Lanes, Points, Truncated
 from tests.oracle.forest_cases import (
     Case,
@@ -247,8 +247,8 @@ def test_many_points_in_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = torch.Generator().manual_seed(1)
     lanes = Points(torch.randn(2, 7, dtype=C128, generator=generator))
     results = []
-    for most in (op._MOST, 1):
-        monkeypatch.setattr(op, "_MOST", most)
+    for most in (generating._MOST, 1):
+        monkeypatch.setattr(generating, "_MOST", most)
         weights = torch.from_numpy(random.item_weights.copy()).requires_grad_()
         x, _ = generating_function(
             library_arrays(random), lanes, weights, values, torch.from_numpy(random.goals)

@@ -12,7 +12,7 @@ from torch.autograd import grad, gradcheck, gradgradcheck
 
 from inout.distributions.pcfg import PCFG
 from inout.distributions.span_tree import SpanTree
-from inout.kernels.cky import generating
+from inout.kernels.pcfg import generating
 from inout.series.lanes import Lanes, Points, Truncated
 from tests.support import assert_close
 

@@ -16,8 +16,8 @@ import torch
 from inout import ArgumentError, FileError
 from inout.contexts import ContextModel, HistoryFeature
 from inout.contexts.settings import Settings
-from inout.kernels.contexts import histories as table
-from inout.kernels.contexts.histories.ties import Ties
+from inout.kernels.lattice import histories as table
+from inout.kernels.lattice.ties import Ties
 from inout.learning.context_batches import BatchContexts
 from inout.learning.contexts import Training, fit_contexts
 from tests.oracle import reified_contexts as oracle

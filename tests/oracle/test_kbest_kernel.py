@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from inout._core.errors import ArgumentError, ForestError
-from inout.kernels.kbest import kbest, viterbi
+from inout.kernels.forest.kbest import kbest, viterbi
 from tests.oracle.enumeration import EnumeratedForest
 from tests.oracle.random_forests import RandomForest, forest_from_lists, random_forest
 from tests.support import assert_close

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import inout
-from inout.kernels.blocks.op import BlockPasses
+from inout.kernels.latent.op import BlockPasses
 from inout.latent.graphs import Chart, block_rules, chart_of_sentence, graph_of_trees
 from inout.latent.layout import Layout
 from inout.latent.skeleton import Skeleton

@@ -125,12 +125,12 @@ def test_samples_depend_on_the_generator_alone():
 
 
 def test_samples_that_keep_more_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch):
-    from inout.kernels.blocks.decoding import op
+    from inout.kernels.latent import decode
 
     case = random_case(3, symbols=4)
     analyses = parser_of(case).given(list("xyxyxyxyxyxy"))
     expected = analyses.sample(30, torch.Generator().manual_seed(1))
-    monkeypatch.setattr(op, "MOST_KEPT", 64)
+    monkeypatch.setattr(decode, "MOST_KEPT", 64)
     assert analyses.sample(30, torch.Generator().manual_seed(1)) == expected
 
 

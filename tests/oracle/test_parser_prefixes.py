@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from inout import ArgumentError, Facts, Parser, programs
 from inout.grammars import Grammar, Lattice, Terminal, library
 from inout.grammars.diagnostics import log_partition_functions
-from inout.kernels.parsing.prefix import op
+from inout.kernels.sparse import prefix as op
 from tests.oracle import grammar_cases as cases
 from tests.support import assert_close
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from inout._core.errors import ArgumentError
-from inout.kernels.parsing.arrays import RuleArrays, SentenceArrays
-from inout.kernels.parsing.decoding.kbest.op import kbest
-from inout.kernels.parsing.decoding.trees import SentenceTrees
-from inout.kernels.parsing.decoding.viterbi.op import best_trees
-from inout.kernels.parsing.passes import ParsingPasses
+from inout.kernels.sparse.arrays import RuleArrays, SentenceArrays
+from inout.kernels.sparse.cpu.passes import ParsingPasses
+from inout.kernels.sparse.kbest import kbest
+from inout.kernels.sparse.trees import SentenceTrees
+from inout.kernels.sparse.viterbi import best_trees
 from tests.oracle.parsing_trees import Problem, Tree, as_rows, random_problem
 from tests.support import assert_close
 

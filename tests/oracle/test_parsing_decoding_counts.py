@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from inout._core.errors import ArgumentError
-from inout.kernels.parsing.arrays import RuleArrays, SentenceArrays
-from inout.kernels.parsing.decoding.counting.op import count_trees
-from inout.kernels.parsing.decoding.counting.primes import from_remainders, primes
-from inout.kernels.parsing.passes import ParsingPasses
+from inout.kernels.sparse.arrays import RuleArrays, SentenceArrays
+from inout.kernels.sparse.counts import count_trees
+from inout.kernels.sparse.cpu.passes import ParsingPasses
+from inout.kernels.sparse.primes import from_remainders, primes
 from tests.oracle.parsing_trees import Problem, parts, random_problem
 
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from inout._core.errors import ArgumentError
-from inout.kernels.parsing.arrays import RuleArrays, SentenceArrays
-from inout.kernels.parsing.decoding.max_rule.op import max_rule
-from inout.kernels.parsing.decoding.sampling.op import sample
-from inout.kernels.parsing.passes import ParsingPasses
+from inout.kernels.sparse.arrays import RuleArrays, SentenceArrays
+from inout.kernels.sparse.cpu.passes import ParsingPasses
+from inout.kernels.sparse.max_rule import max_rule
+from inout.kernels.sparse.sample import sample
 from tests.oracle.parsing_trees import Problem, Tree, as_rows, parts, random_problem
 from tests.support import assert_close
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from inout.kernels.parsing import cpu
-from inout.kernels.parsing.arrays import RuleArrays, SentenceArrays
-from inout.kernels.parsing.dense import choice
-from inout.kernels.parsing.dense import cpu as dense
-from inout.kernels.parsing.passes import Counts, ParsingPasses
+from inout.kernels.sparse import batching
+from inout.kernels.sparse.arrays import RuleArrays, SentenceArrays
+from inout.kernels.sparse.cpu import batched as dense
+from inout.kernels.sparse.cpu import scaled as compiled
+from inout.kernels.sparse.cpu.passes import Counts, ParsingPasses
 from tests.oracle.parsing_cases import (
     Array,
     Case,
@@ -167,9 +167,9 @@ def scaled(kernel: Any, passes: ParsingPasses, raised: float) -> tuple[Array, Ar
 @pytest.mark.parametrize("spread", [1.0, 30.0, 60.0, 120.0, 250.0])
 def test_what_is_too_small_is_so_in_both(seed: int, spread: float) -> None:
     passes = large_case(seed, [1, 2, 2, 3, 3, 5, 5, 8], 5, spread).passes()
-    for raised in (0.0, cpu.RAISED):
+    for raised in (0.0, compiled.RAISED):
         log_z, low = scaled(dense.sweep, passes, raised)
-        expected, expected_low = scaled(cpu.sweep, passes, raised)
+        expected, expected_low = scaled(compiled.sweep, passes, raised)
         assert np.array_equal(low, expected_low)
         assert_close(log_z, expected)
 
@@ -226,25 +226,25 @@ def test_full_charts_are_for_the_dense_kernel() -> None:
 
 def test_the_share_of_pairs_that_meet() -> None:
     full = random_passes(10, 1.0, 10, [4] * 5)
-    assert_close(choice.meeting_share(full.rules, full.sentences), 1.0, atol=1e-6)
+    assert_close(batching.meeting_share(full.rules, full.sentences), 1.0, atol=1e-6)
     # Words are 1 or, by a unary rule, 0: of the pairs (0, 0), (0, 1), (2, 0) the last never meets.
     binary = np.array([[2, 0, 0], [2, 0, 1], [2, 2, 0]])
     rules = RuleArrays.compile(3, 0, binary, np.array([[0, 1]]))
     words = SentenceArrays(np.array([0, 2]), np.arange(3), np.ones(2, np.int32))
-    assert_close(choice.meeting_share(rules, words), 2 / 3, atol=1e-6)
+    assert_close(batching.meeting_share(rules, words), 2 / 3, atol=1e-6)
 
 
 def test_forbidden_spans_count_as_empty() -> None:
     sentences = random_passes(4, 1.0, 4, [1, 3, 3]).sentences
-    assert choice.allowed_share(sentences) == 1.0
+    assert batching.allowed_share(sentences) == 1.0
     allowed = np.ones((19, 1), np.bool_)
     # Spans 0..1 and 0..2 of the second sentence, of six with two words or more.
     allowed[[2, 3]] = False
     masked = replace(sentences, allowed=allowed)
-    assert_close(choice.allowed_share(masked), 4 / 6)
+    assert_close(batching.allowed_share(masked), 4 / 6)
     passes = random_passes(20, 1.0, 20, [10] * 20)
     nothing = replace(passes.sentences, allowed=np.zeros((2000, 1), np.bool_))
-    assert not choice.pays(passes.rules, nothing)
+    assert not batching.pays(passes.rules, nothing)
 
 
 @pytest.mark.parametrize("kind", ["arcs", "anchors", "beam"])

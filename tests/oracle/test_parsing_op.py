@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from inout.kernels.parsing.op import Foresight, log_partition
-from inout.kernels.parsing.reference import reference_log_partition
+from inout.kernels.sparse.op import Foresight, log_partition
+from inout.kernels.sparse.reference import reference_log_partition
 from tests.oracle.parsing_cases import (
     Case,
     Entries,

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from scipy.stats import chi2, chisquare
 
 from inout._core.errors import ArgumentError, ForestError
-from inout.kernels.sampling import alias_tables, cpu, sample
+from inout.kernels.forest.cpu import sample as compiled
+from inout.kernels.forest.sample import alias_tables, sample
 from tests.oracle.enumeration import EnumeratedForest
 from tests.oracle.random_forests import RandomForest, forest_from_lists, random_forest
 from tests.support import assert_close
@@ -101,7 +102,7 @@ def test_alias_tables_draw_each_edge_with_its_probability(seed: int) -> None:
     assert ((accept >= 0) & (accept <= 1)).all()
     heads = np.repeat(np.arange(50), degrees)
     dead = totals == 0
-    assert (alias[dead] == cpu.IMPOSSIBLE).all()
+    assert (alias[dead] == compiled.IMPOSSIBLE).all()
     assert (heads[alias[~dead]] == heads[~dead]).all()
     drawn = table_probabilities(offsets, accept, alias)
     assert_close(drawn, probabilities, atol=1e-15, rtol=1e-12)
@@ -187,7 +188,7 @@ def test_same_seed_same_samples_on_any_number_of_threads(monkeypatch: pytest.Mon
     root = int(forest.goals[0])
     runs = []
     for threads in (1, 2, 7):
-        monkeypatch.setattr(cpu, "NUM_THREADS", threads)
+        monkeypatch.setattr(compiled, "NUM_THREADS", threads)
         runs.append(draw(forest, probabilities, root, 3001, 11))
     assert runs[0] == runs[1] == runs[2]
     assert draw(forest, probabilities, root, 1000, 11) == runs[0][:1000]

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 PATIENCE = 1.0  # seconds without a word
 COMPILING = "compiling, which only the first run does"
-# Where the compiled code of a kernel begins, if it is not its `cpu.inside`.
-_FIRST = {"contexts": ("contexts.selection", "select")}
+# A function that every use of a kernel compiles, if it is not `inside` in `scaled`.
+_FIRST = {"lattice": ("selection", "select"), "latent": ("blocks", "inside")}
 
 
 class Line:
@@ -69,8 +69,8 @@ def never_compiled(*kernels: str) -> bool:
 
 
 def _is_missing(kernel: str) -> bool:
-    where, name = _FIRST.get(kernel, (kernel, "inside"))
-    first = getattr(import_module(f"inout.kernels.{where}.cpu"), name)
+    module, name = _FIRST.get(kernel, ("scaled", "inside"))
+    first = getattr(import_module(f"inout.kernels.{kernel}.cpu.{module}"), name)
     folder = first.stats.cache_path
     return folder is None or not any(Path(folder).glob("*.nbi"))
 

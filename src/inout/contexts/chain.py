@@ -27,11 +27,11 @@ from inout.distributions.arguments import (
 )
 from inout.distributions.base import Potentials, StructuredDistribution
 from inout.forest import Forest
-from inout.kernels import kbest as best_kernel
-from inout.kernels import sampling as sampling_kernel
-from inout.kernels.contexts.lattice import Lattice
+from inout.kernels.forest import kbest as best_kernel
 from inout.kernels.forest import op
-from inout.kernels.forest.generating.op import generating_function
+from inout.kernels.forest import sample as sampling_kernel
+from inout.kernels.forest.generating import generating_function
+from inout.kernels.lattice.op import Lattice
 from inout.kernels.tiers import choose_tier
 from inout.series import Lanes
 

@@ -12,8 +12,8 @@ from inout._core.errors import ArgumentError
 from inout.forest import Item
 from inout.forest.assembly import assemble
 from inout.forest.labels import LazyLabels
-from inout.kernels.contexts.lattice import Lattice
 from inout.kernels.forest.arrays import ForestArrays
+from inout.kernels.lattice.op import Lattice
 
 
 class ChainEdges:

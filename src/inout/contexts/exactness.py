@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.checks import at_least
-from inout.kernels.contexts.lattice import Lattice
+from inout.kernels.lattice.op import Lattice
 
 Vector = NDArray[np.float64]
 
@@ -43,9 +43,9 @@ def exactness(lattice: Lattice, memory: int | None) -> Exactness:
     backward pass over the lattice.
 
     >>> import numpy as np
-    >>> from inout.kernels.contexts.arrays import Columns, Streams
-    >>> from inout.kernels.contexts.histories import Histories
-    >>> from inout.kernels.contexts.selection import select
+    >>> from inout.kernels.lattice.arrays import Columns, Streams
+    >>> from inout.kernels.lattice.histories import Histories
+    >>> from inout.kernels.lattice.selection import select
     >>> histories = Histories(Streams.labels(2, [0]))
     >>> lattice = select(Columns.chains([3], 2), histories, np.zeros((3, 2)), sizes=1)
     >>> found = exactness(lattice, None)  # the first label is kept if it is 0; then ⋆ or 00

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from inout._core.checks import as_log_weights
 from inout.kernels.autograd import differentiable_log_partition, tangents_by
-from inout.kernels.contexts.histories import Histories
-from inout.kernels.contexts.lattice import Lattice
+from inout.kernels.lattice.histories import Histories
+from inout.kernels.lattice.op import Lattice
 
 
 class FixedContexts:

@@ -19,10 +19,10 @@ from inout.contexts.fixed_contexts import FixedContexts, add_counts
 from inout.contexts.language_model import NGramLanguageModel
 from inout.contexts.sequences import checked_sequences
 from inout.distributions.arguments import refuse_bad_values
-from inout.kernels.contexts.arrays import Columns
-from inout.kernels.contexts.histories import Histories
-from inout.kernels.contexts.lattice import Lattice
-from inout.kernels.contexts.selection import select
+from inout.kernels.lattice.arrays import Columns
+from inout.kernels.lattice.histories import Histories
+from inout.kernels.lattice.op import Lattice
+from inout.kernels.lattice.selection import select
 from inout.kernels.threads import over_batch
 
 # A part of a corpus has about this many edges, each of some 30 bytes, in each thread.

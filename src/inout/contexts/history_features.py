@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from inout._core.errors import ArgumentError
-from inout.kernels.contexts.histories.ties import BEGIN, STAR, Ties
+from inout.kernels.lattice.ties import BEGIN, STAR, Ties
 
 BEGINNING, ANYTHING = "^", "⋆"
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
 from inout.contexts.sequences import checked_sequences
-from inout.kernels.contexts.arrays import Streams
-from inout.kernels.contexts.histories import Histories
+from inout.kernels.lattice.arrays import Streams
+from inout.kernels.lattice.histories import Histories
 
 
 @dataclass(frozen=True, eq=False, repr=False)

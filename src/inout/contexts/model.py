@@ -26,11 +26,11 @@ from inout.contexts.observations import Observations, Position, Sequences
 from inout.contexts.refinement import Refined, refined
 from inout.contexts.settings import Settings
 from inout.io.models import made_of, read_model, write_model
-from inout.kernels.contexts.arrays import Columns, Targets
-from inout.kernels.contexts.histories import Histories
-from inout.kernels.contexts.lattice import Lattice
-from inout.kernels.contexts.observations import cpu as observed
-from inout.kernels.contexts.selection import By, select
+from inout.kernels.lattice.arrays import Columns, Targets
+from inout.kernels.lattice.cpu import observations as observed
+from inout.kernels.lattice.histories import Histories
+from inout.kernels.lattice.op import Lattice
+from inout.kernels.lattice.selection import By, select
 
 VERSION = 1
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
 from inout.contexts.exactness import Exactness, exactness
-from inout.kernels.contexts.lattice import Lattice
+from inout.kernels.lattice.op import Lattice
 
 Sizes = NDArray[np.int64]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
-from inout.kernels.contexts.arrays import Streams
+from inout.kernels.lattice.arrays import Streams
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from inout.deduction.values import Vocabulary
 from inout.forest import Forest, Item
 from inout.forest.assembly import assemble
 from inout.forest.labels import LazyLabels
-from inout.kernels.interning import RowTable
+from inout.kernels.math.interning import RowTable
 
 Progress = Callable[[int, int], None]  # items so far, edges so far
 

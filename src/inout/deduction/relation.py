@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from inout.kernels.interning import RowTable
+from inout.kernels.math.interning import RowTable
 
 Part = Literal["old", "new", "all"]
 

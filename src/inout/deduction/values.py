@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from inout._core.errors import GroundingError
 from inout.deduction.syntax import Constant, Nil
-from inout.kernels.interning import RowTable
+from inout.kernels.math.interning import RowTable
 
 Codes = NDArray[np.int64]
 

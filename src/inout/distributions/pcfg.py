@@ -25,9 +25,9 @@ from inout.distributions.trees import (
 from inout.forest import Forest, Item
 from inout.forest.assembly import assemble
 from inout.forest.labels import LazyLabels
-from inout.kernels.cky import op
-from inout.kernels.cky.generating import generating_function
-from inout.kernels.cky.reference import reference_grammar_log_partition
+from inout.kernels.pcfg import op
+from inout.kernels.pcfg.generating import generating_function
+from inout.kernels.pcfg.reference import reference_grammar_log_partition
 from inout.series.lanes import Lanes
 
 

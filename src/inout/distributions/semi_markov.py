@@ -23,9 +23,9 @@ from inout.distributions.base import Potentials, StructuredDistribution
 from inout.forest import Forest, Item
 from inout.forest.assembly import assemble
 from inout.forest.labels import LazyLabels
-from inout.kernels.semichain import op
-from inout.kernels.semichain.generating import generating_function
-from inout.kernels.semichain.reference import reference_log_partition
+from inout.kernels.segments import op
+from inout.kernels.segments.generating import generating_function
+from inout.kernels.segments.reference import reference_log_partition
 from inout.kernels.tiers import choose_tier
 from inout.series import Lanes
 

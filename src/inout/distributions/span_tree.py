@@ -21,9 +21,9 @@ from inout.distributions.trees import (
 from inout.forest import Forest, Item
 from inout.forest.assembly import assemble
 from inout.forest.labels import LazyLabels
-from inout.kernels.cky.reference import reference_tree_log_partition
-from inout.kernels.cky.spans import op
-from inout.kernels.cky.spans.generating import generating_function
+from inout.kernels.spans import op
+from inout.kernels.spans.generating import generating_function
+from inout.kernels.spans.reference import reference_tree_log_partition
 from inout.series.lanes import Lanes
 
 

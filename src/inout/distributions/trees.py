@@ -16,7 +16,7 @@ from inout._core.errors import ArgumentError, ForestError
 from inout.distributions.arguments import broadcasts, checked_lengths
 from inout.distributions.base import Potentials, StructuredDistribution
 from inout.forest import Forest
-from inout.kernels.cky.spans import op as spans
+from inout.kernels.spans import op as spans
 from inout.kernels.tiers import choose_tier
 
 MAX_SUPPORT = 1_000_000

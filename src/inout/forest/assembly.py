@@ -12,7 +12,7 @@ from torch import Tensor
 
 from inout._core.errors import CycleError
 from inout.forest.labels import SelectedLabels
-from inout.kernels.ordering import order_forest
+from inout.kernels.forest.ordering import order_forest
 
 
 def assemble(

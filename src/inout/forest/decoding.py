@@ -12,7 +12,7 @@ from torch import Tensor
 
 from inout.forest.derivation import Derivation, Derivations
 from inout.forest.expectations import as_item_values
-from inout.kernels import kbest as kernel
+from inout.kernels.forest import kbest as kernel
 
 if TYPE_CHECKING:
     from inout.forest.forest import Forest

@@ -13,7 +13,7 @@ from torch import Tensor
 from inout._core.errors import ArgumentError
 from inout.forest import decoding
 from inout.forest.expectations import as_item_values, in_double
-from inout.kernels.forest.generating import op
+from inout.kernels.forest import generating as op
 from inout.kernels.forest.reference import reference_inside
 from inout.semirings import Jet
 from inout.series import Generating, Lanes

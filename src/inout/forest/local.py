@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from inout._core.errors import ForestError
 from inout.forest.derivation import Derivations
 from inout.kernels.forest import op
-from inout.kernels.sampling import alias_tables, sample
+from inout.kernels.forest.sample import alias_tables, sample
 
 if TYPE_CHECKING:
     from inout.forest.forest import Forest

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from inout._core.errors import ArgumentError
 from inout.forest.labels import SelectedLabels
 from inout.kernels.forest import op
-from inout.kernels.ordering import order_forest
+from inout.kernels.forest.ordering import order_forest
 
 if TYPE_CHECKING:
     from inout.forest.forest import Forest

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.errors import ArgumentError
-from inout.kernels.blocks.arrays import BlockGraph, BlockRules
-from inout.kernels.blocks.charting import cpu as charting
+from inout.kernels.latent.arrays import BlockGraph, BlockRules
+from inout.kernels.latent.cpu import charts as charting
 from inout.latent.layout import Layout
 from inout.latent.trees import SkeletalTrees
 

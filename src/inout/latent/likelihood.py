@@ -12,9 +12,9 @@ from torch import Tensor
 
 from inout._core.checks import as_log_weights
 from inout.kernels.autograd import differentiable_log_partition, tangents_by
-from inout.kernels.blocks.arrays import BlockGraph, BlockRules
-from inout.kernels.blocks.op import BlockPasses, add_gradients
-from inout.kernels.blocks.reference import log_partitions as reference_log_partitions
+from inout.kernels.latent.arrays import BlockGraph, BlockRules
+from inout.kernels.latent.op import BlockPasses, add_gradients
+from inout.kernels.latent.reference import log_partitions as reference_log_partitions
 from inout.kernels.threads import GROUPS, over_batch
 from inout.latent.graphs import block_rules, graph_of_trees
 from inout.latent.layout import Layout

@@ -16,10 +16,10 @@ from inout._core.errors import ArgumentError
 from inout.contexts.alignments.actions import action_targets, alignment_actions
 from inout.contexts.alignments.model import AlignmentModel
 from inout.contexts.alignments.settings import AlignmentSettings
-from inout.kernels.contexts.arrays import Columns, Targets
-from inout.kernels.contexts.growing import grow_rows
-from inout.kernels.contexts.lattice import Lattice, Vector
-from inout.kernels.contexts.selection import By
+from inout.kernels.lattice.arrays import Columns, Targets
+from inout.kernels.lattice.growing import grow_rows
+from inout.kernels.lattice.op import Lattice, Vector
+from inout.kernels.lattice.selection import By
 from inout.learning.arguments import checked_generator, checked_number
 from inout.learning.errors import refuse_divergence
 from inout.learning.progress import Callback, Progress, reporter

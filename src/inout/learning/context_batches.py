@@ -14,10 +14,10 @@ from torch import Tensor
 from inout._core.errors import ArgumentError
 from inout.contexts.model import ContextModel
 from inout.contexts.observations import Observations
-from inout.kernels.contexts.arrays import Targets
-from inout.kernels.contexts.histories import Histories
-from inout.kernels.contexts.lattice import Lattice
-from inout.kernels.contexts.observations import cpu as observed
+from inout.kernels.lattice.arrays import Targets
+from inout.kernels.lattice.cpu import observations as observed
+from inout.kernels.lattice.histories import Histories
+from inout.kernels.lattice.op import Lattice
 from inout.learning.conditional import fit_conditional
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from inout.contexts.history_features import HistoryFeature, checked_features, de
 from inout.contexts.model import ContextModel
 from inout.contexts.observations import Observations, Sequences
 from inout.contexts.settings import Settings
-from inout.kernels.contexts.arrays import Columns, Targets
-from inout.kernels.contexts.lattice import Lattice
-from inout.kernels.contexts.observations import cpu as observed
-from inout.kernels.contexts.selection import select
+from inout.kernels.lattice.arrays import Columns, Targets
+from inout.kernels.lattice.cpu import observations as observed
+from inout.kernels.lattice.op import Lattice
+from inout.kernels.lattice.selection import select
 from inout.learning.arguments import checked_number
 from inout.learning.context_batches import lbfgs
 from inout.learning.errors import refuse_divergence

@@ -17,7 +17,7 @@ from jaxtyping import Inexact
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inout.series import cpu
+from inout._core.cpu.convolution import add_products
 
 Shape = tuple[int, ...]
 
@@ -119,7 +119,7 @@ def _add_numbers(x: Tensor, y: Tensor, rows: _Rows) -> Tensor:
         out = torch.zeros(whole, dtype=dtype)
         left, right = (t.detach().reshape(len(t), -1).contiguous().numpy() for t in (x, y))
         sums = out.reshape(len(out), -1).numpy()
-        cpu.add_products(left, right, rows.left, rows.right, rows.firsts, sums)
+        add_products(left, right, rows.left, rows.right, rows.firsts, sums)
         return out
     first, second, target = (
         torch.from_numpy(row).to(x.device) for row in (rows.left, rows.right, rows.target)

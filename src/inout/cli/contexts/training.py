@@ -248,6 +248,6 @@ def _bar(total: int, first: str) -> Iterator[Callable[[int, str], None]]:
         TextColumn("left"),
     )
     with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
-        compiling = never_compiled("contexts")
+        compiling = never_compiled("lattice")
         task = bar.add_task(COMPILING if compiling else first, total=total)
         yield lambda done, text: bar.update(task, completed=done, description=text)

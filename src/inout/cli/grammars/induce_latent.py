@@ -20,7 +20,7 @@ from inout.latent.training_set import TrainingSet
 from inout.learning.latent_grammars import Method, Start, latent_grammar
 from inout.learning.progress import Callback, Progress, reporter
 
-KERNEL = "blocks"
+KERNEL = "latent"
 
 
 def train(

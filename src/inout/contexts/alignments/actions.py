@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
 from inout.contexts.alignments.alignment import NEXT, SAME, SHARE, Alignment
-from inout.kernels.contexts.arrays import Columns, Integers, Numbers, Streams, Targets
+from inout.kernels.lattice.arrays import Columns, Integers, Numbers, Streams, Targets
 
 MOST_LETTERS = 3
 

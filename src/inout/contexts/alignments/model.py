@@ -24,10 +24,10 @@ from inout.contexts.alignments.actions import (
 from inout.contexts.alignments.alignment import Alignment
 from inout.contexts.alignments.settings import AlignmentSettings
 from inout.io.models import made_of, read_model, write_model
-from inout.kernels.contexts.arrays import Columns, Numbers, Targets
-from inout.kernels.contexts.histories import Histories
-from inout.kernels.contexts.lattice import Lattice
-from inout.kernels.contexts.selection import By, select
+from inout.kernels.lattice.arrays import Columns, Numbers, Targets
+from inout.kernels.lattice.histories import Histories
+from inout.kernels.lattice.op import Lattice
+from inout.kernels.lattice.selection import By, select
 
 VERSION = 1
 CHUNK = 64  # inputs whose lattices are in memory at a time

@@ -31,10 +31,10 @@ from inout.grammars.parsing.restoring import (
 )
 from inout.grammars.parsing.sentences import Lattice, Words, arcs_of
 from inout.grammars.transforms.pieces import random_numbers
-from inout.kernels.parsing.decoding.max_rule.op import max_rule
-from inout.kernels.parsing.decoding.sampling.op import sample
-from inout.kernels.parsing.decoding.viterbi.op import best_trees
-from inout.kernels.parsing.op import log_partition
+from inout.kernels.sparse.max_rule import max_rule
+from inout.kernels.sparse.op import log_partition
+from inout.kernels.sparse.sample import sample
+from inout.kernels.sparse.viterbi import best_trees
 
 if TYPE_CHECKING:
     from nltk.tree import Tree

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from inout.grammars.parsing.normal_form import NormalForm
 from inout.grammars.parsing.sentences import Compiled
-from inout.kernels.parsing.decoding.counting.op import count_trees
-from inout.kernels.parsing.passes import ParsingPasses
+from inout.kernels.sparse.counts import count_trees
+from inout.kernels.sparse.cpu.passes import ParsingPasses
 
 Number = int | float  # an int, or math.inf
 

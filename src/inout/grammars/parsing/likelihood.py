@@ -15,7 +15,7 @@ from inout.grammars.parsing.problem import potentials
 from inout.grammars.parsing.sentences import Brackets, Words, check_words, compile_sentences, length
 from inout.grammars.table import RuleTable
 from inout.grammars.words import Vocabulary
-from inout.kernels.parsing.op import Foresight, log_partition
+from inout.kernels.sparse.op import Foresight, log_partition
 
 
 class Likelihood:

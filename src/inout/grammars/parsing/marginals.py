@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from inout._core.lazy import lazy_property
 from inout.grammars.parsing.problem import Problem
-from inout.kernels.parsing.passes import ParsingPasses, Posteriors
+from inout.kernels.sparse.cpu.passes import ParsingPasses, Posteriors
 
 Vector = NDArray[np.float64]
 Columns = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]

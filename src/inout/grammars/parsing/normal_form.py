@@ -19,7 +19,7 @@ from inout.grammars.transforms.closure import Chains, UnaryClosure
 from inout.grammars.transforms.null_removal import NullRemoval
 from inout.grammars.transforms.pieces import Pieces
 from inout.grammars.transforms.selection import Selection
-from inout.kernels.parsing.arrays import RuleArrays
+from inout.kernels.sparse.arrays import RuleArrays
 
 Integers = NDArray[np.int64]
 

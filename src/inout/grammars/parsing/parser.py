@@ -31,7 +31,7 @@ from inout.grammars.parsing.sentences import (
     known_form,
 )
 from inout.grammars.words import Vocabulary
-from inout.kernels.parsing.prefix.op import Prefixes
+from inout.kernels.sparse.prefix import Prefixes
 
 if TYPE_CHECKING:
     from inout.forest import Forest

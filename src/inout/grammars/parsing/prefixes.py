@@ -17,8 +17,8 @@ from inout.grammars.partition import log_partitions
 from inout.grammars.structure import reachable
 from inout.grammars.table import RuleTable
 from inout.grammars.transforms.base import Vector
-from inout.kernels.parsing.passes import ParsingPasses
-from inout.kernels.parsing.prefix.op import Prefixes, Steps, elimination, prefix_log_probs
+from inout.kernels.sparse.cpu.passes import ParsingPasses
+from inout.kernels.sparse.prefix import Prefixes, Steps, elimination, prefix_log_probs
 
 
 class SentencePrefixes:

@@ -14,7 +14,7 @@ from inout.grammars.parsing.normal_form import FormWeights, NormalForm, Setting
 from inout.grammars.parsing.restoring import Leaf, anchored
 from inout.grammars.parsing.sentences import Compiled
 from inout.grammars.transforms.base import Vector
-from inout.kernels.parsing.passes import ParsingPasses
+from inout.kernels.sparse.cpu.passes import ParsingPasses
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from inout.grammars.parsing.problem import Problem
 from inout.grammars.parsing.restoring import Restored, restored
 from inout.grammars.transforms.pieces import Piece
-from inout.kernels.parsing.arrays import RuleArrays
-from inout.kernels.parsing.decoding.kbest.op import kbest as kernel_kbest
-from inout.kernels.parsing.passes import ParsingPasses
+from inout.kernels.sparse.arrays import RuleArrays
+from inout.kernels.sparse.cpu.passes import ParsingPasses
+from inout.kernels.sparse.kbest import kbest as kernel_kbest
 
 _FIRST = 3  # ways of a chain to begin with
 _GROWTH = 4

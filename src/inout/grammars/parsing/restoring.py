@@ -12,7 +12,7 @@ from inout.grammars.parsing.normal_form import NormalForm, Setting
 from inout.grammars.parsing.sentences import Compiled
 from inout.grammars.table import RuleTable
 from inout.grammars.transforms.pieces import Piece, filled
-from inout.kernels.parsing.decoding.trees import leaves
+from inout.kernels.sparse.trees import leaves
 
 Nodes = NDArray[Any]
 # (cell of the node, number of the rule or chain) -> the piece chosen

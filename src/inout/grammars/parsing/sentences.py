@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from inout._core.errors import ArgumentError
 from inout.grammars.parsing.normal_form import NormalForm
 from inout.grammars.words import Vocabulary
-from inout.kernels.parsing.arrays import SentenceArrays
+from inout.kernels.sparse.arrays import SentenceArrays
 
 Integers = NDArray[np.int64]
 Brackets = Iterable[tuple[int, int]]

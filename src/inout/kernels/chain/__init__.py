@@ -1,1 +1,1 @@
-"""Linear chains: log Z, marginals and their derivative, best paths and samples."""
+"""Linear chains."""

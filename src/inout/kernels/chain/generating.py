@@ -7,7 +7,7 @@ from jaxtyping import Float, Inexact, Int
 from torch import Tensor
 
 from inout.kernels.chain.op import passes_for
-from inout.kernels.reweighting import reweighted
+from inout.kernels.math.reweighting import reweighted
 from inout.series.lanes import Lanes, mix
 
 _BLOCK = 2**22  # numbers of lanes that are made at a time

@@ -8,10 +8,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from inout.kernels.autograd import differentiable_log_partition, gradient_wanted
-from inout.kernels.chain.cpu_passes import CpuPasses
-from inout.kernels.chain.decoding import cpu as decoding
-from inout.kernels.chain.gpu_passes import MOST_GPU_LABELS, GpuPasses
-from inout.kernels.chain.matrix_passes import MatrixPasses
+from inout.kernels.chain.cpu import decode as decoding
+from inout.kernels.chain.cpu.passes import CpuPasses
+from inout.kernels.chain.gpu.matrix import MatrixPasses
+from inout.kernels.chain.gpu.passes import MOST_GPU_LABELS, GpuPasses
 from inout.kernels.chain.reference import reference_log_partition
 from inout.kernels.threads import over_batch
 from inout.kernels.tiers import choose_tier

@@ -1,1 +1,1 @@
-"""Inside and outside on explicit forests: cpu, gpu and reference tiers behind one op."""
+"""Explicit forests: hypergraphs in arrays."""

@@ -1,7 +1,7 @@
 """Log values and expected counts of a forest as torch functions, differentiable to any order.
 
-Forward, first and second derivative run as compiled passes (`cpu.py`) or, for tensors on a
-GPU, level by level (`gpu.py`). Third and higher derivatives fall back on the reference.
+Forward, first and second derivative run as compiled passes (`cpu/scaled.py`) or, for tensors on a
+GPU, level by level (`by_level.py`). Third and higher derivatives fall back on the reference.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from inout.kernels.forest import cpu, gpu
+from inout.kernels.forest import by_level
 from inout.kernels.forest.arrays import ForestArrays
+from inout.kernels.forest.cpu import scaled
 from inout.kernels.forest.reference import reference_log_inside
 
 Tier = Literal["cpu", "gpu", "reference"]
@@ -31,16 +32,16 @@ class _Passes:
         self.arrays, self.tier = arrays, tier
         self.weights = weights.detach().double().contiguous()
         if tier == "cpu":
-            self.mantissas, self.exponents, self.shares = cpu.inside(
+            self.mantissas, self.exponents, self.shares = scaled.inside(
                 *arrays.structure, self.weights.numpy()
             )
         else:
-            self.values = gpu.inside(arrays, self.weights)
+            self.values = by_level.inside(arrays, self.weights)
 
     def log_values(self, roots: Tensor) -> Tensor:
         if self.tier == "cpu":
             at = roots.numpy()
-            return torch.from_numpy(cpu.log_values(self.mantissas[at], self.exponents[at]))
+            return torch.from_numpy(scaled.log_values(self.mantissas[at], self.exponents[at]))
         return self.values.logs[roots]
 
     def _seeds(self, roots: Tensor, gradient: Tensor) -> Tensor:
@@ -50,14 +51,16 @@ class _Passes:
     def counts(self, roots: Tensor, gradient: Tensor) -> Tensor:
         seeds = self._seeds(roots, gradient)
         if self.tier == "cpu":
-            counts = cpu.outside(*self.arrays.structure, self.mantissas, self.shares, seeds.numpy())
+            counts = scaled.outside(
+                *self.arrays.structure, self.mantissas, self.shares, seeds.numpy()
+            )
             return torch.from_numpy(counts)
-        return gpu.outside(self.arrays, self.values, seeds)
+        return by_level.outside(self.arrays, self.values, seeds)
 
     def tangent(self, roots: Tensor, gradient: Tensor, direction: Tensor) -> tuple[Tensor, Tensor]:
         seeds, direction = self._seeds(roots, gradient), direction.detach().double().contiguous()
         if self.tier == "cpu":
-            dots = cpu.tangent(
+            dots = scaled.tangent(
                 *self.arrays.structure,
                 self.mantissas,
                 self.shares,
@@ -66,13 +69,13 @@ class _Passes:
             )
             log_dots, count_dots = (torch.from_numpy(x) for x in dots)
         else:
-            log_dots, count_dots = gpu.tangent(self.arrays, self.values, seeds, direction)
+            log_dots, count_dots = by_level.tangent(self.arrays, self.values, seeds, direction)
         return log_dots[roots], count_dots
 
     def edge_probabilities(self) -> Tensor:
         if self.tier == "cpu":
             return torch.from_numpy(self.shares)
-        return gpu.edge_probabilities(self.arrays, self.values)
+        return by_level.edge_probabilities(self.arrays, self.values)
 
 
 class _LogValues(torch.autograd.Function):

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
 from inout._core.lazy import lazy_property
-from inout.kernels.blocks.decoding.op import sample_items
-from inout.kernels.blocks.op import BlockPasses
-from inout.kernels.blocks.powers import ldexp
+from inout.kernels.latent.decode import sample_items
+from inout.kernels.latent.op import BlockPasses
+from inout.kernels.latent.powers import ldexp
 from inout.latent.graphs import Chart, block_rules
 from inout.latent.model import LPCFG
 from inout.latent.parsing.decoding import Method, best_items

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.errors import ArgumentError
-from inout.kernels.blocks.decoding import cpu
-from inout.kernels.blocks.op import BlockPasses
+from inout.kernels.latent.cpu import decode
+from inout.kernels.latent.op import BlockPasses
 from inout.latent.graphs import Chart
 from inout.latent.parsing.labels import ConstituentTable
 
-_best_edges: Callable[..., Any] = cpu.best_edges
-_walk: Callable[..., Any] = cpu.walk
+_best_edges: Callable[..., Any] = decode.best_edges
+_walk: Callable[..., Any] = decode.walk
 
 Vector = NDArray[np.float64]
 Numbers = NDArray[np.int64]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout.grammars.parsing.parser import Parser
-from inout.kernels.blocks.op import BlockPasses
+from inout.kernels.latent.op import BlockPasses
 from inout.latent.graphs import Chart, block_rules
 from inout.latent.model import LPCFG
 from inout.latent.refined import refined_grammar

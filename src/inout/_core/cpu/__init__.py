@@ -1,0 +1,1 @@
+"""Compiled code that packages below the kernels share."""

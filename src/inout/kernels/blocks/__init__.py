@@ -1,1 +1,0 @@
-"""Inside and outside passes over hypergraphs: items hold vectors, rules hold blocks."""

@@ -1,1 +1,0 @@
-"""The hypergraph of a sentence under binary rules."""

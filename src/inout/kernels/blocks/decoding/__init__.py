@@ -1,1 +1,0 @@
-"""The best tree of a block graph, and random ones."""

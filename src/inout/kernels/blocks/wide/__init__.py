@@ -1,1 +1,0 @@
-"""Passes over block graphs where each entry of each vector has an exponent of its own."""

@@ -1,0 +1,1 @@
+"""Linear chains, compiled by numba."""

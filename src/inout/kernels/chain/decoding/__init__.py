@@ -1,1 +1,0 @@
-"""Single labellings of linear chains: best, k best, samples."""

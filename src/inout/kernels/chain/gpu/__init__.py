@@ -1,0 +1,1 @@
+"""Linear chains, for GPUs, by Triton."""

@@ -1,0 +1,544 @@
+"""Linear chains on a GPU: two Triton programs for each batch element, which meet in the middle.
+
+One goes forwards from the start and one backwards from the end, half the positions each: log Z is
+there in half the steps. For the gradient each goes on through the other's half, where the
+messages it needs are already written. Every block of transitions is read twice and its gradient
+written once; a program holds one block [s s] in registers while the next ones are on their way,
+for up to 128 labels. Best paths and samples are in `decode.py`.
+
+A program first works in real arithmetic: messages with 1 as their largest entry, and terms
+exp(transition + emission - shift), where the shift follows the scale of the step before, so that
+nothing but the sums stands between one position and the next. It keeps an eye on the range of what
+it meets. If that was too wide it does its half again in log space, with the maxima taken out of
+each row or column, which takes about twice as long and any range. Either way the messages are
+written as logarithms with 0 as the largest, and their scales beside them.
+
+p_ are pointers, b_ blocks in registers, o_ offsets, m_ masks.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from jaxtyping import Float, Int
+from torch import Tensor
+
+SHARED_MEMORY = 96 * 1024  # for one program: two are to fit on a multiprocessor
+
+# Finite terms below exp(LOWEST), or messages below LEAST but above 0, could underflow together.
+LOWEST = tl.constexpr(-41.0)
+LEAST = tl.constexpr(1e-18)
+# Masses of all labellings of at least this much are right whatever underflowed on the way.
+TINY = tl.constexpr(1e-25)
+HUGE = tl.constexpr(1e30)
+
+
+@triton.jit
+def finite(x):
+    """x, or 0 where it is -inf, so that it can be subtracted."""
+    return tl.where(x == float("-inf"), 0.0, x)
+
+
+@triton.jit
+def log_sum(b_values):
+    """log of the sum of exp of a vector, -inf for none."""
+    top = finite(tl.max(b_values, axis=0))
+    return tl.log(tl.sum(tl.exp(b_values - top), axis=0)) + top
+
+
+@triton.jit
+def only_if(condition, m_values):
+    """The mask, or nothing unless the condition holds."""
+    return tl.where(condition, m_values, False)
+
+
+@triton.jit
+def reciprocal(x):
+    """1 / x, or 0 where x is 0."""
+    return tl.where(x > 0, 1.0 / tl.where(x > 0, x, 1.0), 0.0)
+
+
+@triton.jit
+def possible(b_message):
+    """A message, or 1 where it is 0; and 0 where it is NaN, which is no good."""
+    return tl.where(b_message > 0, b_message, tl.where(b_message == 0, 1.0, 0.0))
+
+
+@triton.jit
+def too_small(b_lowest, b_least):
+    """Whether some terms or entries of messages were."""
+    lowest = tl.min(tl.min(b_lowest, axis=1), axis=0)
+    return (lowest < LOWEST) | (tl.min(b_least, axis=0) < LEAST)
+
+
+@triton.jit
+def alphas_in_real(
+    p_row, p_block, p_alpha, p_scale, p_middle, p_total, middle, s, stride_position,
+    m_first, m_s, m_block, S: tl.constexpr, STAGES: tl.constexpr, KEEP: tl.constexpr,
+):  # fmt: skip
+    """Alphas up to the middle as `alphas_in_log` has them; whether the range was too wide."""
+    minus_inf = float("-inf")
+    b_first = tl.load(p_row, mask=m_first, other=minus_inf)  # [S]
+    scale = finite(tl.max(b_first, axis=0))
+    b_alpha = tl.exp(b_first - scale)
+    b_least = tl.where(b_first > minus_inf, b_alpha, 1.0)
+    good = 1
+    total = scale.to(tl.float64)
+    # The first shift is exact, the others are guessed from the step before.
+    m_second = only_if(middle > 0, m_block)
+    b_second = tl.load(p_row + s, mask=only_if(middle > 0, m_s), other=minus_inf)
+    b_block = tl.load(p_block, mask=m_second, other=minus_inf)
+    shift = finite(tl.max(tl.max(b_block + b_second[None, :], axis=1), axis=0))
+    b_lowest = tl.zeros([S, S], dtype=b_alpha.dtype)
+    for t in tl.range(1, middle + 1, num_stages=STAGES):
+        if KEEP:
+            tl.store(p_alpha + (t - 1) * s, tl.log(b_alpha), mask=m_s)
+            tl.store(p_scale + t - 1, scale)
+        b_block = tl.load(p_block + (t - 1) * stride_position, mask=m_block, other=minus_inf)
+        b_emission = tl.load(p_row + t * s, mask=m_s, other=minus_inf)
+        b_terms = b_block + (b_emission - shift)[None, :]  # [S S]
+        b_lowest = tl.minimum(b_lowest, finite(b_terms))
+        b_alpha = tl.sum(b_alpha[:, None] * tl.exp(b_terms), axis=0)
+        top = tl.max(b_alpha, axis=0)
+        b_alpha *= reciprocal(top)
+        b_least = tl.minimum(b_least, possible(b_alpha))
+        good = tl.where(top < HUGE, good, 0)
+        scale = shift + tl.log(top)
+        total += scale.to(tl.float64)
+        shift = finite(scale)
+    if KEEP:
+        tl.store(p_alpha + middle * s, tl.log(b_alpha), mask=m_first)
+        tl.store(p_scale + tl.maximum(middle, 0), scale)
+    tl.store(p_middle, tl.log(b_alpha), mask=m_s)
+    tl.store(p_total, total)
+    return too_small(b_lowest, b_least) | (good == 0)
+
+
+@triton.jit
+def alphas_in_log(
+    p_row, p_block, p_alpha, p_scale, p_middle, p_total, middle, s, stride_position,
+    m_first, m_s, m_block, STAGES: tl.constexpr, KEEP: tl.constexpr,
+):  # fmt: skip
+    """Log alphas up to the middle, with maximum 0, and their log scales; the sum of the latter."""
+    minus_inf = float("-inf")
+    total = tl.zeros([], dtype=tl.float64)
+    b_alpha = tl.load(p_row, mask=m_first, other=minus_inf)  # [S]
+    for t in tl.range(1, middle + 1, num_stages=STAGES):
+        scale = finite(tl.max(b_alpha, axis=0))
+        b_alpha -= scale
+        total += scale.to(tl.float64)
+        if KEEP:
+            tl.store(p_alpha + (t - 1) * s, b_alpha, mask=m_s)
+            tl.store(p_scale + t - 1, scale)
+        b_block = tl.load(p_block + (t - 1) * stride_position, mask=m_block, other=minus_inf)
+        b_emission = tl.load(p_row + t * s, mask=m_s, other=minus_inf)
+        b_sums = b_alpha[:, None] + b_block  # [S S]
+        b_top = finite(tl.max(b_sums, axis=0))
+        b_alpha = tl.log(tl.sum(tl.exp(b_sums - b_top[None, :]), axis=0)) + b_top + b_emission
+    scale = finite(tl.max(b_alpha, axis=0))
+    b_alpha -= scale
+    if KEEP:
+        tl.store(p_alpha + middle * s, b_alpha, mask=m_first)
+        tl.store(p_scale + tl.maximum(middle, 0), scale)
+    tl.store(p_middle, b_alpha, mask=m_s)
+    tl.store(p_total, total + scale.to(tl.float64))
+
+
+@triton.jit
+def betas_in_real(
+    p_row, p_block, p_beta, p_middle, p_total, length, middle, s, stride_position,
+    m_s, m_block, S: tl.constexpr, STAGES: tl.constexpr, KEEP: tl.constexpr,
+):  # fmt: skip
+    """Betas down to the middle as `betas_in_log` has them; whether the range was too wide."""
+    minus_inf = float("-inf")
+    total = tl.zeros([], dtype=tl.float64)
+    # The first shift is exact, the others are guessed from the step before.
+    m_last = only_if(length - 1 > middle, m_block)
+    b_last = tl.load(p_row + (length - 1) * s, mask=only_if(length > 0, m_s), other=minus_inf)
+    b_block = tl.load(p_block + (length - 2) * stride_position, mask=m_last, other=minus_inf)
+    shift = finite(tl.max(tl.max(b_block + b_last[None, :], axis=1), axis=0))
+    b_beta = tl.where(m_s, 1.0, 0.0).to(b_last.dtype)  # [S]
+    b_least = b_beta * 0 + 1
+    good = 1
+    b_lowest = tl.zeros([S, S], dtype=b_last.dtype)
+    for back in tl.range(1, length - middle, num_stages=STAGES):
+        t = length - back
+        if KEEP:
+            tl.store(p_beta + t * s, tl.log(b_beta), mask=m_s)
+        b_block = tl.load(p_block + (t - 1) * stride_position, mask=m_block, other=minus_inf)
+        b_emission = tl.load(p_row + t * s, mask=m_s, other=minus_inf)
+        b_terms = b_block + (b_emission - shift)[None, :]  # [S S]
+        b_lowest = tl.minimum(b_lowest, finite(b_terms))
+        b_beta = tl.sum(tl.exp(b_terms) * b_beta[None, :], axis=1)
+        top = tl.max(b_beta, axis=0)
+        b_beta *= reciprocal(top)
+        b_least = tl.minimum(b_least, possible(b_beta))
+        good = tl.where(top < HUGE, good, 0)
+        scale = shift + tl.log(top)
+        total += scale.to(tl.float64)
+        shift = finite(scale)
+    tl.store(p_middle, tl.log(b_beta), mask=m_s)
+    tl.store(p_total, total)
+    return too_small(b_lowest, b_least) | (good == 0)
+
+
+@triton.jit
+def betas_in_log(
+    p_row, p_block, p_beta, p_middle, p_total, length, middle, s, stride_position,
+    m_s, m_block, STAGES: tl.constexpr, KEEP: tl.constexpr,
+):  # fmt: skip
+    """Log betas down to the middle, with maximum 0; the sum of the log scales taken out."""
+    minus_inf = float("-inf")
+    total = tl.zeros([], dtype=tl.float64)
+    b_beta = tl.where(m_s, 0.0, minus_inf).to(p_row.dtype.element_ty)  # [S]
+    for back in tl.range(1, length - middle, num_stages=STAGES):
+        t = length - back
+        if KEEP:
+            tl.store(p_beta + t * s, b_beta, mask=m_s)
+        b_block = tl.load(p_block + (t - 1) * stride_position, mask=m_block, other=minus_inf)
+        b_emission = tl.load(p_row + t * s, mask=m_s, other=minus_inf)
+        b_sums = b_block + (b_emission + b_beta)[None, :]  # [S S]
+        b_top = finite(tl.max(b_sums, axis=1))
+        b_beta = tl.log(tl.sum(tl.exp(b_sums - b_top[:, None]), axis=1)) + b_top
+        scale = finite(tl.max(b_beta, axis=0))
+        b_beta -= scale
+        total += scale.to(tl.float64)
+    tl.store(p_middle, b_beta, mask=m_s)
+    tl.store(p_total, total)
+
+
+@triton.jit
+def sweep_kernel(
+    p_emissions, p_transitions, p_lengths, p_messages, p_scales, p_middles, p_totals,
+    n, s, stride_element, stride_position,
+    S: tl.constexpr, STAGES: tl.constexpr, MEET: tl.constexpr, KEEP: tl.constexpr,
+):  # fmt: skip
+    """Log alphas up to the middle and log betas after it, [b n s], with maximum 0.
+
+    And the log scales [b n] of the alphas; both messages at the middle [b 2 s] with what was
+    taken out of them, [b 2]. Without MEET the middle is the end.
+    """
+    b = tl.program_id(0).to(tl.int64)
+    o_s = tl.arange(0, S)
+    m_s = o_s < s
+    m_block = m_s[:, None] & m_s[None, :]
+    length = tl.load(p_lengths + b)
+    middle = length // 2 if MEET else length - 1
+    p_row = p_emissions + b * n * s + o_s
+    p_block = p_transitions + b * stride_element + o_s[:, None] * s + o_s[None, :]
+    p_middle = p_middles + b * 2 * s + o_s
+    p_total = p_totals + b * 2
+    if tl.program_id(1) == 0:
+        p_alpha = p_messages + b * n * s + o_s
+        p_scale = p_scales + b * n
+        m_first = o_s < tl.minimum(length, 1) * s  # the first position, if there is one
+        bad = alphas_in_real(
+            p_row, p_block, p_alpha, p_scale, p_middle, p_total, middle, s, stride_position,
+            m_first, m_s, m_block, S, STAGES, KEEP,
+        )  # fmt: skip
+        if bad:
+            alphas_in_log(
+                p_row, p_block, p_alpha, p_scale, p_middle, p_total, middle, s, stride_position,
+                m_first, m_s, m_block, STAGES, KEEP,
+            )  # fmt: skip
+    else:
+        p_beta = p_messages + b * n * s + o_s
+        bad = betas_in_real(
+            p_row, p_block, p_beta, p_middle + s, p_total + 1, length, middle, s, stride_position,
+            m_s, m_block, S, STAGES, KEEP,
+        )  # fmt: skip
+        if bad:
+            betas_in_log(
+                p_row, p_block, p_beta, p_middle + s, p_total + 1, length, middle, s,
+                stride_position, m_s, m_block, STAGES, KEEP,
+            )  # fmt: skip
+
+
+@triton.jit
+def meet_kernel(p_lengths, p_middles, p_totals, p_log_z, s, S: tl.constexpr):
+    """log Z [b] from both messages at the middle; 0 for the empty chain."""
+    b = tl.program_id(0).to(tl.int64)
+    o_s = tl.arange(0, S)
+    m_s = o_s < s
+    b_alpha = tl.load(p_middles + b * 2 * s + o_s, mask=m_s, other=float("-inf"))
+    b_beta = tl.load(p_middles + (b * 2 + 1) * s + o_s, mask=m_s, other=float("-inf"))
+    log_z = log_sum(b_alpha + b_beta).to(tl.float64)
+    log_z += tl.load(p_totals + b * 2) + tl.load(p_totals + b * 2 + 1)
+    tl.store(p_log_z + b, tl.where(tl.load(p_lengths + b) == 0, 0.0, log_z))
+
+
+@triton.jit
+def first_half_in_real(
+    p_row, p_block, p_alpha, b_beta, p_node, p_pair, weight, middle, s, stride_position,
+    m_s, m_block, S: tl.constexpr, STAGES: tl.constexpr, STATIONARY: tl.constexpr,
+):  # fmt: skip
+    """As `first_half_in_log`; whether the range was too wide for that."""
+    minus_inf = float("-inf")
+    b_total = tl.zeros([S, S], dtype=p_pair.dtype.element_ty)
+    b_beta = tl.exp(b_beta)
+    b_alpha = tl.exp(tl.load(p_alpha + middle * s, mask=m_s, other=minus_inf))
+    mass = tl.sum(b_alpha * b_beta, axis=0)
+    good = tl.where(mass >= TINY, 1, 0)
+    m_start = only_if(middle > 0, m_block)
+    b_start = tl.load(p_row + middle * s, mask=only_if(middle > 0, m_s), other=minus_inf)
+    b_block = tl.load(p_block + (middle - 1) * stride_position, mask=m_start, other=minus_inf)
+    shift = finite(tl.max(tl.max(b_block + b_start[None, :], axis=1), axis=0))
+    for back in tl.range(0, middle, num_stages=STAGES):
+        t = middle - back
+        b_block = tl.load(p_block + (t - 1) * stride_position, mask=m_block, other=minus_inf)
+        b_emission = tl.load(p_row + t * s, mask=m_s, other=minus_inf)
+        tl.store(p_node + t * s, b_alpha * b_beta * (weight * reciprocal(mass)), mask=m_s)
+        b_alpha = tl.exp(tl.load(p_alpha + (t - 1) * s, mask=m_s, other=minus_inf))
+        b_terms = tl.exp(b_block + (b_emission - shift)[None, :]) * b_beta[None, :]  # [S S]
+        b_beta = tl.sum(b_terms, axis=1)
+        norm = tl.sum(b_alpha * b_beta, axis=0)
+        b_pairs = b_terms * (b_alpha * (weight * reciprocal(norm)))[:, None]
+        if STATIONARY:
+            b_total += b_pairs
+        else:
+            tl.store(p_pair + (t - 1) * s * s, b_pairs, mask=m_block)
+        top = tl.max(b_beta, axis=0)
+        b_beta *= reciprocal(top)
+        mass = norm * reciprocal(top)
+        # NaN is no good either.
+        good = tl.where((norm >= TINY) & (mass >= TINY) & (top < HUGE), good, 0)
+        shift += finite(tl.log(top))
+    tl.store(p_node, b_alpha * b_beta * (weight * reciprocal(mass)), mask=m_s)
+    if STATIONARY:
+        tl.store(p_pair, b_total, mask=m_block)
+    return good == 0
+
+
+@triton.jit
+def first_half_in_log(
+    p_row, p_block, p_alpha, p_scale, b_beta, p_node, p_pair, weight, middle, s, stride_position,
+    m_s, m_block, S: tl.constexpr, STAGES: tl.constexpr, STATIONARY: tl.constexpr,
+):  # fmt: skip
+    """Gradients of the nodes up to the middle and of the pairs before it; betas go on."""
+    minus_inf = float("-inf")
+    b_total = tl.zeros([S, S], dtype=p_pair.dtype.element_ty)
+    for back in tl.range(0, middle, num_stages=STAGES):
+        t = middle - back
+        b_block = tl.load(p_block + (t - 1) * stride_position, mask=m_block, other=minus_inf)
+        b_emission = tl.load(p_row + t * s, mask=m_s, other=minus_inf)
+        b_alpha = tl.load(p_alpha + t * s, mask=m_s, other=minus_inf)
+        b_before = tl.load(p_alpha + (t - 1) * s, mask=m_s, other=minus_inf)
+        # Where nothing is possible the terms below are all exp(-inf).
+        b_both = b_alpha + b_beta
+        mass = finite(log_sum(b_both))
+        tl.store(p_node + t * s, weight * tl.exp(b_both - mass), mask=m_s)
+        b_sums = b_block + (b_emission + b_beta)[None, :]  # [S S]
+        b_top = finite(tl.max(b_sums, axis=1))
+        b_shares = tl.exp(b_sums - b_top[:, None])
+        b_beta = tl.log(tl.sum(b_shares, axis=1)) + b_top
+        mass += finite(tl.load(p_scale + t))
+        # Not where a row has no share in anything: the factor alone may be beyond all range.
+        b_factor = tl.where(b_beta == minus_inf, 0.0, tl.exp(b_before + b_top - mass))
+        b_pairs = b_shares * (weight * b_factor)[:, None]
+        if STATIONARY:
+            b_total += b_pairs
+        else:
+            tl.store(p_pair + (t - 1) * s * s, b_pairs, mask=m_block)
+        b_beta -= finite(tl.max(b_beta, axis=0))
+    b_both = tl.load(p_alpha, mask=m_s, other=minus_inf) + b_beta
+    tl.store(p_node, weight * tl.exp(b_both - finite(log_sum(b_both))), mask=m_s)
+    if STATIONARY:
+        tl.store(p_pair, b_total, mask=m_block)
+
+
+@triton.jit
+def second_half_in_real(
+    p_row, p_block, p_beta, b_alpha, p_node, p_pair, weight, length, middle, s, stride_position,
+    m_s, m_block, S: tl.constexpr, STAGES: tl.constexpr, STATIONARY: tl.constexpr,
+):  # fmt: skip
+    """As `second_half_in_log`; whether the range was too wide for that."""
+    minus_inf = float("-inf")
+    b_total = tl.zeros([S, S], dtype=p_pair.dtype.element_ty)
+    b_alpha = tl.exp(b_alpha)
+    good = 1
+    m_start = only_if(length > middle + 1, m_block)
+    m_start_row = only_if(length > middle + 1, m_s)
+    b_start = tl.load(p_row + (middle + 1) * s, mask=m_start_row, other=minus_inf)
+    b_block = tl.load(p_block + middle * stride_position, mask=m_start, other=minus_inf)
+    shift = finite(tl.max(tl.max(b_block + b_start[None, :], axis=1), axis=0))
+    for t in tl.range(middle + 1, length, num_stages=STAGES):
+        b_block = tl.load(p_block + (t - 1) * stride_position, mask=m_block, other=minus_inf)
+        b_emission = tl.load(p_row + t * s, mask=m_s, other=minus_inf)
+        b_beta = tl.exp(tl.load(p_beta + t * s, mask=m_s, other=minus_inf))
+        b_terms = tl.exp(b_block + (b_emission - shift)[None, :]) * b_alpha[:, None]  # [S S]
+        b_alpha = tl.sum(b_terms, axis=0)
+        b_both = b_alpha * b_beta
+        norm = tl.sum(b_both, axis=0)
+        factor = weight * reciprocal(norm)
+        tl.store(p_node + t * s, b_both * factor, mask=m_s)
+        b_pairs = b_terms * (b_beta * factor)[None, :]
+        if STATIONARY:
+            b_total += b_pairs
+        else:
+            tl.store(p_pair + (t - 1) * s * s, b_pairs, mask=m_block)
+        top = tl.max(b_alpha, axis=0)
+        b_alpha *= reciprocal(top)
+        mass = norm * reciprocal(top)
+        good = tl.where((norm >= TINY) & (mass >= TINY) & (top < HUGE), good, 0)
+        shift += finite(tl.log(top))
+    if STATIONARY:
+        tl.store(p_pair, b_total, mask=m_block)
+    return good == 0
+
+
+@triton.jit
+def second_half_in_log(
+    p_row, p_block, p_beta, b_alpha, p_node, p_pair, weight, length, middle, s, stride_position,
+    m_s, m_block, S: tl.constexpr, STAGES: tl.constexpr, STATIONARY: tl.constexpr,
+):  # fmt: skip
+    """Gradients of the nodes and pairs after the middle; alphas go on."""
+    minus_inf = float("-inf")
+    b_total = tl.zeros([S, S], dtype=p_pair.dtype.element_ty)
+    for t in tl.range(middle + 1, length, num_stages=STAGES):
+        b_block = tl.load(p_block + (t - 1) * stride_position, mask=m_block, other=minus_inf)
+        b_emission = tl.load(p_row + t * s, mask=m_s, other=minus_inf)
+        b_beta = tl.load(p_beta + t * s, mask=m_s, other=minus_inf)
+        b_sums = b_alpha[:, None] + b_block  # [S S]
+        b_top = finite(tl.max(b_sums, axis=0))
+        b_shares = tl.exp(b_sums - b_top[None, :])
+        b_alpha = tl.log(tl.sum(b_shares, axis=0)) + b_top + b_emission
+        b_both = b_alpha + b_beta
+        mass = finite(log_sum(b_both))
+        tl.store(p_node + t * s, weight * tl.exp(b_both - mass), mask=m_s)
+        b_factor = tl.exp(b_top + b_emission + b_beta - mass)
+        b_factor = tl.where(b_alpha == minus_inf, 0.0, b_factor)
+        b_pairs = b_shares * (weight * b_factor)[None, :]
+        if STATIONARY:
+            b_total += b_pairs
+        else:
+            tl.store(p_pair + (t - 1) * s * s, b_pairs, mask=m_block)
+        b_alpha -= finite(tl.max(b_alpha, axis=0))
+    if STATIONARY:
+        tl.store(p_pair, b_total, mask=m_block)
+
+
+@triton.jit
+def gradient_kernel(
+    p_emissions, p_transitions, p_lengths, p_messages, p_scales, p_middles, p_weights,
+    p_nodes, p_pairs, n, s, stride_element, stride_position,
+    S: tl.constexpr, STAGES: tl.constexpr, STATIONARY: tl.constexpr,
+):  # fmt: skip
+    """Gradients of weights . log Z: nodes [b n s], pairs [b n-1 s s] (or [b 2 s s], to be added).
+
+    Betas go on from the middle to the start, alphas to the end.
+    """
+    b = tl.program_id(0).to(tl.int64)
+    o_s = tl.arange(0, S)
+    m_s = o_s < s
+    m_block = m_s[:, None] & m_s[None, :]
+    minus_inf = float("-inf")
+    length = tl.load(p_lengths + b)
+    middle = length // 2
+    weight = tl.load(p_weights + b)
+    p_row = p_emissions + b * n * s + o_s
+    p_node = p_nodes + b * n * s + o_s
+    o_block = o_s[:, None] * s + o_s[None, :]
+    p_block = p_transitions + b * stride_element + o_block
+    p_pair = p_pairs + b * s * s * (2 if STATIONARY else n - 1) + o_block
+    if tl.program_id(1) == 0:
+        p_alpha = p_messages + b * n * s + o_s
+        b_beta = tl.load(p_middles + (b * 2 + 1) * s + o_s, mask=m_s, other=minus_inf)
+        m_own = o_s < tl.minimum(length, 1) * s  # nothing in an empty chain
+        bad = first_half_in_real(
+            p_row, p_block, p_alpha, b_beta, p_node, p_pair, weight, middle, s, stride_position,
+            m_own, m_block, S, STAGES, STATIONARY,
+        )  # fmt: skip
+        if bad:
+            first_half_in_log(
+                p_row, p_block, p_alpha, p_scales + b * n, b_beta, p_node, p_pair, weight, middle,
+                s, stride_position, m_own, m_block, S, STAGES, STATIONARY,
+            )  # fmt: skip
+    else:
+        p_beta = p_messages + b * n * s + o_s
+        p_other = p_pair + (s * s if STATIONARY else 0)
+        b_alpha = tl.load(p_middles + b * 2 * s + o_s, mask=m_s, other=minus_inf)
+        bad = second_half_in_real(
+            p_row, p_block, p_beta, b_alpha, p_node, p_other, weight, length, middle, s,
+            stride_position, m_s, m_block, S, STAGES, STATIONARY,
+        )  # fmt: skip
+        if bad:
+            second_half_in_log(
+                p_row, p_block, p_beta, b_alpha, p_node, p_other, weight, length, middle, s,
+                stride_position, m_s, m_block, S, STAGES, STATIONARY,
+            )  # fmt: skip
+        for t in range(length, n):
+            tl.store(p_node + t * s, tl.zeros([S], dtype=p_nodes.dtype.element_ty), mask=m_s)
+        if not STATIONARY:
+            b_zero = tl.zeros([S, S], dtype=p_pairs.dtype.element_ty)
+            for t in range(tl.maximum(length, 1), n):
+                tl.store(p_pair + (t - 1) * s * s, b_zero, mask=m_block)
+
+
+def strides(transitions: Tensor) -> tuple[int, int]:
+    """Elements to skip for the next batch element and the next position; 0 where shared."""
+    bt, nt, s, _ = transitions.shape
+    return (0 if bt == 1 else nt * s * s), (0 if nt == 1 else s * s)
+
+
+def options(potentials: Tensor) -> dict[str, int]:
+    """Block size, how many blocks may be on their way in shared memory, and warps (measured)."""
+    size = max(16, triton.next_power_of_2(potentials.shape[-1]))
+    stages = SHARED_MEMORY // (size * size * potentials.element_size())
+    return {"S": size, "STAGES": max(1, min(4, stages)), "num_warps": 4 if size < 128 else 8}
+
+
+def sweep(
+    emissions: Tensor, transitions: Tensor, lengths: Tensor, *, meet: bool, keep: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Messages, scales of the alphas, messages at the middle, and what was taken out of these."""
+    b, n, s = emissions.shape
+    messages = torch.empty_like(emissions) if keep else emissions.new_empty(0)
+    scales = emissions.new_empty((b, n) if keep else 0)
+    middles = emissions.new_empty((b, 2, s))
+    totals = emissions.new_empty((b, 2), dtype=torch.float64)
+    sweep_kernel[(b, 2 if meet else 1)](
+        emissions, transitions, lengths, messages, scales, middles, totals,
+        n, s, *strides(transitions), MEET=meet, KEEP=keep, **options(emissions),
+    )  # fmt: skip
+    return messages, scales, middles, totals
+
+
+def meet_in_the_middle(
+    emissions: Float[Tensor, "b n s"],
+    transitions: Float[Tensor, "bt nt s s"],
+    lengths: Int[Tensor, " b"],
+    keep: bool,
+) -> tuple[Tensor, ...]:
+    """(log Z [b] in float64, log messages [b n s], log scales [b n], middles [b 2 s]).
+
+    Messages are alphas up to the middle of each element and betas after it; without `keep` there
+    are none but those at the middle.
+    """
+    *messages, totals = sweep(emissions, transitions, lengths, meet=True, keep=keep)
+    b, _, s = emissions.shape
+    log_z = emissions.new_empty(b, dtype=torch.float64)
+    size = triton.next_power_of_2(s)
+    meet_kernel[(b,)](lengths, messages[-1], totals, log_z, s, S=size, num_warps=1)
+    return log_z, *messages
+
+
+def gradients(
+    emissions: Float[Tensor, "b n s"],
+    transitions: Float[Tensor, "bt nt s s"],
+    lengths: Int[Tensor, " b"],
+    messages: Float[Tensor, "b n s"],
+    scales: Float[Tensor, "b n"],
+    middles: Float[Tensor, "b 2 s"],
+    weights: Float[Tensor, " b"],
+) -> tuple[Float[Tensor, "b n s"], Float[Tensor, "b nt s s"]]:
+    """Gradients of weights . log Z for nodes and, element by element, pairs."""
+    b, n, s = emissions.shape
+    stationary = transitions.shape[1] == 1
+    nodes = torch.empty_like(emissions)
+    pairs = emissions.new_empty((b, 2 if stationary else n - 1, s, s))
+    gradient_kernel[(b, 2)](
+        emissions, transitions, lengths, messages, scales, middles, weights, nodes, pairs,
+        n, s, *strides(transitions), STATIONARY=stationary, **options(emissions),
+    )  # fmt: skip
+    return nodes, pairs.sum(1, keepdim=True) if stationary else pairs

@@ -1,1 +1,0 @@
-"""Linear chains in log space: exact whatever the range of the potentials, and slower."""

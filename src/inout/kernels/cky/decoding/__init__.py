@@ -1,1 +1,0 @@
-"""Single trees of weighted grammars: best and samples."""

@@ -1,1 +1,0 @@
-"""The trees of weighted grammars with the highest scores."""

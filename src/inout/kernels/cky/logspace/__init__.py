@@ -1,1 +1,0 @@
-"""Charts of weighted grammars in log space: exact whatever the range, and slower."""

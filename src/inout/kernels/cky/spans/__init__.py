@@ -1,1 +1,0 @@
-"""Binary trees scored by their spans, without labels: every span carries one number."""

@@ -1,1 +1,0 @@
-"""Passes over a lattice whose contexts are selected."""

@@ -1,1 +1,0 @@
-"""Scores of labels from sparse features of the input, and their gradient."""

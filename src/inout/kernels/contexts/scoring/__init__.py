@@ -1,1 +1,0 @@
-"""From the histories of contexts to the scores of edges."""

@@ -1,1 +1,0 @@
-"""Which elements of a column become contexts."""

@@ -1,1 +1,0 @@
-"""The mass of elements and contexts of a column."""

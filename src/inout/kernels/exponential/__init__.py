@@ -1,1 +1,0 @@
-"""An exponential that the compiler can turn into vector instructions."""

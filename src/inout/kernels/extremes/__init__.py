@@ -1,1 +1,0 @@
-"""Largest and smallest of many numbers, in vector instructions."""

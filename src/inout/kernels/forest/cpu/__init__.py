@@ -1,0 +1,1 @@
+"""Explicit forests, compiled by numba."""

@@ -1,1 +1,0 @@
-"""Generating functions of additive functions on explicit forests: cpu and reference tiers."""

@@ -1,0 +1,163 @@
+"""Viterbi and the k best derivations of a forest given as arrays: checks, memory, kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float64, Int32, Int64
+
+from inout._core.errors import ArgumentError, ForestError
+from inout.kernels.forest.cpu import kbest as compiled
+
+MAX_EDGES = 2**28
+
+# A search of this size is small whatever the limit; node ids are 32 bits wide.
+SMALL_SEARCH, LARGEST_SEARCH = 2**20, 2**31 - 1
+
+_Ints = Int64[np.ndarray, "_"]
+_Floats = Float64[np.ndarray, "_"]
+# edge_offsets, tail_offsets, tails, item_weights, best, pointer
+_Forest = tuple[_Ints, _Ints, Int32[np.ndarray, "_"], _Floats, _Floats, _Ints]
+# links, edge and weight of every node
+_Nodes = tuple[Int32[np.ndarray, "_ _"], _Ints, _Floats]
+
+
+def _find_nodes(
+    num_axioms: int, forest: _Forest, root: int, k: int, max_edges: int
+) -> tuple[_Ints, _Nodes]:
+    """Nodes of the k best derivations of the root in order, 0 for the best, and all nodes."""
+    if k == 1:
+        # The search would have nothing to do, but would have to be compiled.
+        nodes = (
+            np.zeros((1, compiled.COLUMNS), np.int32),
+            np.zeros(1, np.int64),
+            np.zeros(1, np.float64),
+        )
+        return np.zeros(1, np.int64), nodes
+    # np.zeros and np.empty take memory from the system only where it is touched, so a small part
+    # of a large forest is searched at the cost of that part.
+    num_edges = int(forest[0][root + 1])
+    state = np.zeros((root + 1, compiled.ITEM_COLUMNS), np.int32)
+    waiting = np.zeros(root + 1, np.int64)
+    items = (state, waiting, np.empty(num_edges, np.float64), np.empty(num_edges, np.int64))
+    max_nodes = min(max(max_edges, SMALL_SEARCH), LARGEST_SEARCH)
+    found, links, edges, weights = compiled.search(num_axioms, forest, root, k, max_nodes, items)
+    if found == 0:
+        raise ForestError(
+            f"the search for the {k} best derivations of item {root} needs more than "
+            f"{max_nodes} partial derivations; ask for fewer, or raise max_edges"
+        )
+    root_nodes = np.zeros(found, np.int64)
+    for r in range(1, found):
+        root_nodes[r] = (
+            links[root_nodes[r - 1], compiled.NEXT] if r > 1 else state[root, compiled.FIRST]
+        )
+    return root_nodes, (links, edges, weights)
+
+
+def _write_trees(
+    num_axioms: int,
+    forest: _Forest,
+    root: int,
+    root_nodes: _Ints,
+    nodes: _Nodes,
+    max_edges: int,
+) -> tuple[_Ints, _Ints]:
+    """Offsets and edges in preorder of the derivations of the root that the nodes stand for."""
+    best_sizes = np.zeros(root + 1, np.int64)
+    best_places = np.zeros(root + 1, np.int64)
+    node_sizes = np.zeros(len(nodes[1]), np.int64)
+    node_places = np.zeros(len(nodes[1]), np.int64)
+    trees = (num_axioms, forest, root, root_nodes, nodes, best_sizes, node_sizes)
+    total = compiled.measure(*trees, max_edges + 1)
+    if total > max_edges:
+        raise ForestError(
+            f"the {len(root_nodes)} best derivations of item {root} have more than {max_edges} "
+            "edges when written out as trees; ask for fewer, or raise max_edges"
+        )
+    offsets = np.zeros(len(root_nodes) + 1, np.int64)
+    edges = np.empty(total, np.int64)
+    compiled.walk(*trees, best_places, node_places, offsets, edges)
+    return offsets, edges
+
+
+def viterbi(
+    num_axioms: int,
+    edge_offsets: Int64[np.ndarray, " v_plus_1"],
+    tail_offsets: Int64[np.ndarray, " e_plus_1"],
+    tails: Int32[np.ndarray, " t"],
+    item_weights: Float64[np.ndarray, " v"],
+) -> tuple[Float64[np.ndarray, " v"], Int64[np.ndarray, " v"]]:
+    """Weight of the best derivation of every item [v], and the edge at its top [v].
+
+        best[i] = item_weights[i] + max over edges j of i of the sum of best[tails of j]
+
+    Of equally good edges the one with the smallest id is taken. The edge is -1 for axioms and for
+    items without a derivation of weight above -inf.
+
+    Cost: O(edges + tails) time, O(items) memory.
+
+    Example: item 2 is made of items 0 and 1, or of item 1 alone.
+
+    >>> import numpy as np
+    >>> edge_offsets, tail_offsets = np.array([0, 0, 0, 2]), np.array([0, 2, 3])
+    >>> tails = np.array([0, 1, 1], np.int32)
+    >>> best, pointer = viterbi(2, edge_offsets, tail_offsets, tails, np.array([-1.0, -2.0, 0.0]))
+    >>> best.tolist(), pointer.tolist()
+    ([-1.0, -2.0, -2.0], [-1, -1, 1])
+    """
+    best = np.empty(len(item_weights), np.float64)
+    pointer = np.empty(len(item_weights), np.int64)
+    compiled.viterbi(num_axioms, edge_offsets, tail_offsets, tails, item_weights, best, pointer)
+    return best, pointer
+
+
+def kbest(
+    num_axioms: int,
+    edge_offsets: Int64[np.ndarray, " v_plus_1"],
+    tail_offsets: Int64[np.ndarray, " e_plus_1"],
+    tails: Int32[np.ndarray, " t"],
+    item_weights: Float64[np.ndarray, " v"],
+    best: Float64[np.ndarray, " v"],
+    pointer: Int64[np.ndarray, " v"],
+    root: int,
+    k: int,
+    max_edges: int = MAX_EDGES,
+) -> tuple[Float64[np.ndarray, " m"], Int64[np.ndarray, " m+1"], Int64[np.ndarray, " edges"]]:
+    """Log-weights [m], offsets [m+1] and edges in preorder of the m <= k best derivations of root.
+
+    `best` and `pointer` come from `viterbi` with the same `item_weights`. Derivations of weight
+    -inf do not count; m is k unless there are fewer. Heavier ones come first; equal ones come by
+    edge id at the top, then by the ranks of the children from left to right (`cpu/kbest.py`). That
+    order does not depend on k: the k best are a prefix of the k+1 best.
+    A `ForestError` says so when the trees together have more than `max_edges` edges: an item used
+    twice by one edge, 60 times over, is a tree of 2^60 edges. The same limit holds for the partial
+    derivations that the search keeps, 44 bytes each: k of them for every level of a deep forest.
+
+    Cost: O(edges of the items below the best derivations + k d log k) time, where d is the number
+    of derived items in a derivation, plus the length of the output.
+    Huang & Chiang, "Better k-best parsing" (IWPT 2005), algorithm 3.
+
+    Example: item 2 is made of items 0 and 1, or of item 1 alone.
+
+    >>> import numpy as np
+    >>> edge_offsets, tail_offsets = np.array([0, 0, 0, 2]), np.array([0, 2, 3])
+    >>> forest = 2, edge_offsets, tail_offsets, np.array([0, 1, 1], np.int32)
+    >>> item_weights = np.array([-1.0, -2.0, 0.0])
+    >>> best, pointer = viterbi(*forest, item_weights)
+    >>> log_weights, offsets, edges = kbest(*forest, item_weights, best, pointer, root=2, k=5)
+    >>> log_weights.tolist(), offsets.tolist(), edges.tolist()
+    ([-2.0, -3.0], [0, 1, 2], [1, 0])
+    """
+    if not 0 <= root < len(item_weights):
+        raise ArgumentError(f"root must be an item, 0 to {len(item_weights) - 1}. Got {root}")
+    if k < 0:
+        raise ArgumentError(f"k must be 0 or more. Got {k}")
+    if root < num_axioms or k == 0 or best[root] == -np.inf:
+        m = 0 if k == 0 or best[root] == -np.inf else 1
+        return best[root : root + m].copy(), np.zeros(m + 1, np.int64), np.zeros(0, np.int64)
+    forest = (edge_offsets, tail_offsets, tails, item_weights, best, pointer)
+    root_nodes, nodes = _find_nodes(num_axioms, forest, root, k, max_edges)
+    log_weights = nodes[2][root_nodes]
+    log_weights[0] = best[root]
+    offsets, edges = _write_trees(num_axioms, forest, root, root_nodes, nodes, max_edges)
+    return log_weights, offsets, edges

@@ -1,0 +1,1 @@
+"""Grammars with latent values: vectors for items, blocks for rules."""

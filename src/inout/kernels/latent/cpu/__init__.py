@@ -1,0 +1,1 @@
+"""Grammars with latent values, compiled by numba."""

@@ -1,0 +1,157 @@
+"""The tree with the largest sum of gains, over the edges of a block graph, and random trees."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from inout.kernels.forest.cpu.sample import GAMMA, mix
+from inout.kernels.sparse.cpu.sample import draw, next_uniform
+
+
+@njit(cache=True, nogil=True)
+def best_edges(graph, item_gains, edge_gains, ties, best, second, choices):
+    """Fills best [v], the largest sum below each item, and choices [v], its (group, edge).
+
+    Among equally good ones that with the largest sum of ties [v] is taken, which goes to second
+    [v]; with no entries in ties, the first.
+    """
+    heads, ends, lefts, rights = graph[0], graph[2], graph[3], graph[4]
+    for g in range(heads.shape[0]):
+        head = heads[g]
+        for e in range(ends[g], ends[g + 1]):
+            left, right = lefts[e], rights[e]
+            value = best[left] + best[right] + item_gains[head]
+            if edge_gains.shape[0]:
+                value += edge_gains[e]
+            if not value >= best[head] or value == -np.inf:
+                continue
+            other = 0.0
+            if ties.shape[0]:
+                other = second[left] + second[right] + ties[head]
+            if value > best[head] or other > second[head]:
+                best[head], second[head] = value, other
+                choices[head, 0], choices[head, 1] = g, e
+
+
+@njit(cache=True, nogil=True)
+def walk(graph, choices, root, items, groups):
+    """Writes the items of a tree in preorder and their groups, -1 for leaves: how many."""
+    lefts, rights = graph[3], graph[4]
+    stack = np.empty(items.shape[0] + 1, np.int64)
+    stack[0], depth, count = root, 1, 0
+    while depth > 0:
+        depth -= 1
+        item = stack[depth]
+        items[count], groups[count] = item, choices[item, 0]
+        count += 1
+        e = choices[item, 1]
+        if e >= 0:
+            stack[depth], stack[depth + 1] = rights[e], lefts[e]
+            depth += 2
+    return count
+
+
+@njit(cache=True, nogil=True)
+def weigh_edges(grammar, graph, first_groups, starts, logs, item, value, sums):
+    """Writes the running totals of the shares of an item's edges: how many there are.
+
+    A share is the probability of the edge given the item with its latent value.
+    """
+    rules, sizes, offsets, parameters = grammar
+    group_rules, ends, lefts, rights = graph[1:]
+    total, count = 0.0, 0
+    top = logs[starts[item] + value]
+    for g in range(first_groups[item], first_groups[item + 1]):
+        rule = group_rules[g]
+        left_size, right_size = sizes[rules[rule, 1]], sizes[rules[rule, 2]]
+        block = parameters[offsets[rule] + value * left_size * right_size :]
+        for e in range(ends[g], ends[g + 1]):
+            ones, others = logs[starts[lefts[e]] :], logs[starts[rights[e]] :]
+            for p in range(left_size):
+                above = ones[p] - top
+                for q in range(right_size):
+                    total += math.exp(block[p * right_size + q] + above + others[q])
+            sums[count] = total
+            count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def draw_values(grammar, graph, starts, logs, item, value, group, edge, uniform, sums):
+    """The latent values of both children of an edge."""
+    rules, sizes, offsets, parameters = grammar
+    rule = graph[1][group]
+    ones, others = logs[starts[graph[3][edge]] :], logs[starts[graph[4][edge]] :]
+    left_size, right_size = sizes[rules[rule, 1]], sizes[rules[rule, 2]]
+    block = parameters[offsets[rule] + value * left_size * right_size :]
+    inner = left_size * right_size
+    # Relative to the largest: beside all other edges this one may be of any size.
+    top, total = -np.inf, 0.0
+    for y in range(inner):
+        sums[y] = block[y] + ones[y // right_size] + others[y % right_size]
+        top = max(top, sums[y])
+    for y in range(inner):
+        total += math.exp(sums[y] - top)
+        sums[y] = total
+    found = draw(sums, 0, inner, uniform)
+    return found // right_size, found % right_size
+
+
+@njit(cache=True, nogil=True)
+def sample(grammar, graph, first_groups, starts, logs, roots, root_sums, rooms, seed, found):
+    """Fills found [n 2w-1] with the items of trees, each in preorder.
+
+    grammar: (rules, sizes, offsets, logs of parameters), logs: those of the inside vectors. roots
+    [z 2]: (item, value), with the running totals of their shares. Sample x reads a stream of its
+    own, a function of (seed, x) alone. The totals of what is met are kept for later samples, as
+    long as there is room; rooms: the most edges of an item, and when to forget what was kept.
+    """
+    ends, lefts, rights = graph[2], graph[3], graph[4]
+    largest = grammar[1].max()
+    most, most_kept = rooms
+    kept = np.full(logs.shape[0], -1, np.int64)
+    sums, used = np.empty(most), 0
+    inner_sums = np.empty(largest * largest)
+    stack = np.empty((found.shape[1] + 1, 2), np.int64)
+    key = mix(seed + GAMMA)
+    for x in range(found.shape[0]):
+        random = mix(key ^ mix(np.uint64(x) + GAMMA))
+        random, uniform = next_uniform(random)
+        stack[0] = roots[draw(root_sums, 0, root_sums.shape[0], uniform)]
+        depth, count = 1, 0
+        while depth > 0:
+            depth -= 1
+            item, value = stack[depth]
+            found[x, count] = item
+            count += 1
+            first, last = first_groups[item], first_groups[item + 1]
+            if first == last:
+                continue
+            begin, width = kept[starts[item] + value], ends[last] - ends[first]
+            if begin < 0:
+                if used + most > sums.shape[0]:
+                    if sums.shape[0] > most_kept:
+                        used = 0
+                        kept[:] = -1
+                    else:
+                        longer = np.empty(2 * sums.shape[0] + most)
+                        longer[:used] = sums[:used]
+                        sums = longer
+                begin = used
+                weigh_edges(grammar, graph, first_groups, starts, logs, item, value, sums[begin:])
+                kept[starts[item] + value], used = begin, begin + width
+            random, uniform = next_uniform(random)
+            edge = ends[first] + draw(sums, begin, begin + width, uniform) - begin
+            group = first
+            while ends[group + 1] <= edge:
+                group += 1
+            random, uniform = next_uniform(random)
+            left, right = draw_values(
+                grammar, graph, starts, logs, item, value, group, edge, uniform, inner_sums
+            )
+            stack[depth, 0], stack[depth, 1] = rights[edge], right
+            stack[depth + 1, 0], stack[depth + 1, 1] = lefts[edge], left
+            depth += 2

@@ -1,0 +1,1 @@
+"""Lattices of contexts, selected while they are walked over, compiled by numba."""

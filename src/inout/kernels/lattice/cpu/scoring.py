@@ -1,0 +1,114 @@
+"""The histories of contexts, the rows of weights that these have, and the scores of edges."""
+
+from __future__ import annotations
+
+from numba import njit
+
+from inout.kernels.lattice.cpu.histories import GROW_NODES, GROW_ROWS, child, row
+from inout.kernels.math.cpu.exponential import FAST
+
+
+@njit(cache=True, nogil=True)
+def remember(streams, table, stars, strings, inputs, first, last, history, memory, walked, grow):
+    """The histories of new contexts first to last, which differ from ⋆…⋆."""
+    shows, places, widths, pairs, next_input, lengths, ranges, num_actions, deepest = streams
+    keys, values, row_starts, counts, stride = table
+    parents, symbols, lens, columns, top = strings
+    depth = stars.shape[1]
+    for s in range(stars.shape[0]):
+        silent = False
+        for a in range(shows.shape[1]):
+            silent |= shows[s, a] < 0
+        longest = 0
+        for k in range(depth):
+            if lengths[s, k]:
+                longest = k
+        own = s * depth
+        new_node = grow[s] >= GROW_NODES
+        for node in range(first, last):
+            source, length = parents[node], 1
+            if silent and lens[source] + 1 > memory:
+                # What is forgotten may still be among the last symbols of this stream: begin anew.
+                length = lens[node]
+                for k in range(depth):
+                    history[node, own + k] = stars[s, k]
+            else:
+                for k in range(depth):
+                    history[node, own + k] = history[source, own + k]
+            v = node
+            for k in range(length):
+                walked[k] = v
+                v = parents[v]
+            for step in range(length - 1, -1, -1):
+                v = walked[step]
+                shown = shows[s, symbols[v]]
+                if shown < 0:
+                    continue
+                if pairs[s]:
+                    shown += num_actions * (inputs[columns[v]] + 1)
+                for k in range(longest, 0, -1):
+                    history[node, own + k] = child(
+                        keys, values, row_starts, counts, stride, history[node, own + k - 1], shown,
+                        new_node,
+                    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def find_rows(streams, table, num_weights, history, nodes, first, given, grow, found):
+    """The rows of weights that score the actions of a column after each of some contexts."""
+    symbols, places, widths, pairs, next_input, lengths, ranges, num_actions, deepest = streams
+    keys, values, row_starts, counts, stride = table
+    depth = lengths.shape[1]
+    for s in range(len(widths)):
+        new_node, new_row = grow[s] >= GROW_NODES, grow[s] >= GROW_ROWS
+        for slot in range(len(nodes)):
+            has_row = False
+            for k in range(depth - 1, -1, -1):
+                f = s * depth + k
+                found[slot, f] = -1
+                if not lengths[s, k] or places[s, first] < 0 or (deepest and has_row):
+                    continue
+                place = history[nodes[slot], f]
+                if next_input[s]:
+                    shown = ranges[s] + 2 + given + 1
+                    place = child(keys, values, row_starts, counts, stride, place, shown, new_node)
+                found[slot, f] = row(row_starts, counts, place, widths[s], num_weights, new_row)
+                has_row |= found[slot, f] >= 0
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def score(
+    found, nodes, lens, escape, emissions, emission_row, places, first, size, weights, scores
+):
+    """The scores of the actions of a column after each of some contexts."""
+    depth = found.shape[1] // places.shape[0]
+    for slot in range(len(nodes)):
+        own = scores[slot * size : (slot + 1) * size]
+        base = escape if lens[nodes[slot]] == 0 else 0.0
+        if emission_row >= 0 and len(emissions):
+            given = emissions[emission_row, first : first + size]
+            for i in range(size):
+                own[i] = base + given[i]
+        else:
+            for i in range(size):
+                own[i] = base
+        for f in range(found.shape[1]):
+            if found[slot, f] >= 0:
+                start = found[slot, f] + places[f // depth, first]
+                weight = weights[start : start + size]
+                for i in range(size):
+                    own[i] += weight[i]
+
+
+@njit(cache=True, nogil=True)
+def score_edges(graph, places, weights, emissions, escape, lens, slots, edge_offsets, scores):
+    """The scores of all edges of a lattice under other weights."""
+    first_actions, end_actions, rows = graph
+    slot_offsets, slot_nodes, slot_rows = slots
+    for c in range(len(first_actions)):
+        first = first_actions[c]
+        lo, hi = slot_offsets[c], slot_offsets[c + 1]
+        score(
+            slot_rows[lo:hi], slot_nodes[lo:hi], lens, escape, emissions, rows[c], places, first,
+            end_actions[c] - first, weights, scores[edge_offsets[c] : edge_offsets[c + 1]],
+        )  # fmt: skip

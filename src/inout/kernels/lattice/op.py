@@ -1,0 +1,231 @@
+"""`Lattice`: all questions about contexts that were selected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inout._core.checks import at_least
+from inout._core.errors import ArgumentError
+from inout._core.lazy import lazy_property
+from inout.kernels.lattice.arrays import Columns, Integers, Numbers, Targets, checked_emissions
+from inout.kernels.lattice.cpu import inference as passes
+from inout.kernels.lattice.cpu import scoring
+from inout.kernels.lattice.cpu import targets as writing
+from inout.kernels.lattice.histories import Histories
+from inout.kernels.lattice.targets import graph_of_targets, written_ranges
+
+Vector = NDArray[np.float64]
+
+_score_edges: Callable[..., Any] = scoring.score_edges
+_forward: Callable[..., Any] = passes.forward
+_backward: Callable[..., Any] = passes.backward
+_kbest: Callable[..., Any] = passes.kbest
+_constrained: Callable[..., Any] = writing.constrained
+_best_given: Callable[..., Any] = writing.best_given
+_count_actions: Callable[..., Any] = passes.count_actions
+
+
+@dataclass(frozen=True, eq=False)
+class Constrained:
+    """The paths of a lattice that write given targets."""
+
+    log_partition: Vector  # [b], -inf where there is none
+    posteriors: Vector  # [e]: of each edge, given the target
+
+
+@dataclass(frozen=True, eq=False)
+class Lattice:
+    """The contexts that were selected, and the edges between them.
+
+    The contexts of column c are node_offsets[c] to node_offsets[c+1], in lexicographic order, the
+    last one being ⋆…⋆. A slot is a context of a source of a column, once for each column that it
+    leads to; the edges of column c are its slots × its actions, in this order: edge_offsets[c] +
+    (slot - slot_offsets[c]) · actions + (action - first action).
+    """
+
+    columns: Columns
+    node_offsets: Numbers  # [c+1]
+    parents: Integers  # [v]: the context that a context continues
+    symbols: Integers  # [v]: by which action; num_actions: the beginning; num_actions + 1: ⋆
+    lens: Integers  # [v]: how many symbols it remembers, the beginning being one
+    is_anchored: NDArray[np.bool_]  # [v]: whether it remembers everything
+    forward: Vector  # [v]
+    slot_offsets: Numbers  # [c+1]
+    slot_nodes: Integers  # [l]
+    slot_rows: Numbers  # [l f]: where the weights of its features begin
+    edge_offsets: Numbers  # [c+1]
+    edge_targets: Integers  # [e]
+    scores: Vector  # [e]
+
+    @lazy_property
+    def _arrays(self) -> tuple[Any, ...]:
+        sizes = (self.columns.end_actions - self.columns.first_actions).astype(np.int64)
+        return (
+            self.columns.firsts, self.node_offsets, self.slot_offsets, self.slot_nodes,
+            self.edge_offsets, self.edge_targets, sizes,
+        )  # fmt: skip
+
+    @property
+    def ends(self) -> Numbers:
+        """The last context of each example: [b]."""
+        return self.node_offsets[self.columns.firsts[1:]] - 1
+
+    @property
+    def log_partition(self) -> Vector:
+        """log Z of each example: [b]."""
+        return self.forward[self.ends]
+
+    @property
+    def lengths(self) -> Integers:
+        """How many actions each context remembers: [v]."""
+        return self.lens - self.is_anchored
+
+    @lazy_property
+    def _behind(self) -> tuple[Vector, Vector, Vector]:
+        values, mass = np.empty(len(self.parents)), np.empty(len(self.parents))
+        posteriors = np.empty(len(self.scores))
+        _backward(self._arrays, self.scores, values, mass, posteriors)
+        return values, mass, posteriors
+
+    @property
+    def backward(self) -> Vector:
+        """log of the sum over all paths from each context to the end: [v]."""
+        return self._behind[0]
+
+    @property
+    def posteriors(self) -> Vector:
+        """The probability of each edge: [e]; 0 where log Z is -inf."""
+        return self._behind[2]
+
+    @property
+    def mass(self) -> Vector:
+        """The probability of each context: [v]; 0 where log Z is -inf."""
+        return self._behind[1]
+
+    @lazy_property
+    def mean_lengths(self) -> Vector:
+        """How many actions contexts remember, on average by their mass: [b].
+
+        Of the contexts that something follows and precedes: neither the beginning nor the end.
+        """
+        inner = self.mass.copy()
+        inner[self.node_offsets[self.columns.firsts[:-1]]] = inner[self.ends] = 0.0
+        firsts = self.node_offsets[self.columns.firsts[:-1]]
+        totals = np.add.reduceat(inner, firsts)
+        sums = np.add.reduceat(inner * self.lengths, firsts)
+        return np.asarray(sums / np.where(totals > 0, totals, 1.0))
+
+    def log_shares(self, parts: Vector) -> Vector:
+        """log of the share that some paths of each example, summing to `parts`, have: [b]."""
+        possible = parts > -np.inf
+        whole = np.where(possible, self.log_partition, 0.0)
+        return np.asarray(np.where(possible, np.minimum(parts - whole, 0.0), -np.inf))
+
+    def constrained(self, targets: Targets) -> Constrained:
+        """The paths that write the target of each example."""
+        log_z, posteriors = np.empty(self.columns.num_examples), np.empty(len(self.scores))
+        _constrained(*self._states(targets), log_z, posteriors)
+        return Constrained(log_z, posteriors)
+
+    def _states(self, targets: Targets) -> tuple[Any, ...]:
+        """What the passes over (context, written symbols) take."""
+        columns = graph_of_targets(self.columns)
+        strings = targets.symbols, targets.strings, targets.offsets
+        ranges, width = written_ranges(self.columns, targets)
+        most = int(np.diff(self.node_offsets[self.columns.firsts]).max(initial=1))
+        return self._arrays, columns, self.scores, strings, ranges, (most, width)
+
+    def rescored(self, scores: Vector) -> Lattice:
+        """The same contexts with other scores of the edges: [e]."""
+        scores = np.ascontiguousarray(scores, np.float64)
+        if scores.shape != self.scores.shape:
+            raise ArgumentError(
+                f"scores must be {list(self.scores.shape)}. Got {list(scores.shape)}"
+            )
+        values = np.empty(len(self.parents))
+        _forward(self._arrays, scores, values)
+        return replace(self, scores=scores, forward=values)
+
+    def reweighted(
+        self,
+        histories: Histories,
+        weights: Vector,
+        emissions: NDArray[np.float64] | None,
+        escape: float = 0.0,
+    ) -> Lattice:
+        """The same contexts under other weights of the same histories, and other emissions."""
+        columns, scores = self.columns, np.empty(len(self.scores))
+        if weights.shape != (histories.num_weights,):
+            raise ArgumentError(
+                f"weights must be [{histories.num_weights}]. Got {list(weights.shape)}"
+            )
+        _score_edges(
+            (columns.first_actions, columns.end_actions, columns.emission_rows),
+            histories.streams.places, weights, checked_emissions(columns, emissions),
+            float(escape), self.lens, (self.slot_offsets, self.slot_nodes, self.slot_rows),
+            self.edge_offsets, scores,
+        )  # fmt: skip
+        return self.rescored(scores)
+
+    def best(self) -> tuple[Numbers, Numbers, Vector]:
+        """The edges of the best path of each example, where each begins [b+1], their scores [b].
+
+        An example without any path has no edges, and the score -inf.
+        """
+        edges, offsets, scores = self.kbest(1)
+        return edges, offsets, scores[:, 0]
+
+    def kbest(self, k: int) -> tuple[Numbers, Numbers, NDArray[np.float64]]:
+        """The edges of the k best paths of each example, where each begins [b·k+1], scores [b k].
+
+        Where there are fewer paths the others have no edges, and the score -inf.
+        """
+        values = np.empty((len(self.parents), at_least("k", k, 1)))
+        edges = np.empty(k * self.columns.size, np.int64)
+        offsets = np.empty(k * self.columns.num_examples + 1, np.int64)
+        _kbest(self._arrays, self.scores, values, edges, offsets)
+        return edges[: offsets[-1]], offsets, values[self.ends]
+
+    def best_given(self, targets: Targets) -> tuple[Numbers, Numbers, Vector]:
+        """The same among the paths that write the target of each example."""
+        edges = np.empty(self.columns.size, np.int64)
+        offsets = np.empty(self.columns.num_examples + 1, np.int64)
+        scores = np.empty(self.columns.num_examples)
+        _best_given(*self._states(targets), edges, offsets, scores)
+        return edges[: offsets[-1]], offsets, scores
+
+    def actions(self, edges: Numbers) -> Numbers:
+        """The action of each of some edges."""
+        places = np.searchsorted(self.edge_offsets, edges, side="right") - 1
+        sizes = self._arrays[-1][places]
+        actions = self.columns.first_actions[places]
+        return np.asarray(actions + (edges - self.edge_offsets[places]) % sizes, np.int64)
+
+    def string(self, node: int) -> tuple[int, ...]:
+        """The actions that a context remembers, from the oldest to the latest."""
+        found: list[int] = []
+        for _ in range(int(self.lengths[node])):
+            found.append(int(self.symbols[node]))
+            node = int(self.parents[node])
+        return tuple(reversed(found))
+
+    def emission_counts(self, edge_weights: Vector) -> NDArray[np.float64]:
+        """The weights of edges added up by emission row and action: [rows, actions]."""
+        rows = int(self.columns.emission_rows.max(initial=-1)) + 1
+        counts = np.zeros((rows, int(self.columns.end_actions.max(initial=0))))
+        _count_actions(
+            self.edge_offsets, self.columns.first_actions, self._arrays[-1],
+            self.columns.emission_rows, edge_weights, counts,
+        )  # fmt: skip
+        return counts
+
+    @lazy_property
+    def edge_sources(self) -> Integers:
+        """The context that each edge begins at: [e]."""
+        sizes = np.repeat(self._arrays[-1], np.diff(self.slot_offsets))
+        return np.repeat(self.slot_nodes, sizes)

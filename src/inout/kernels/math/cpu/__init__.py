@@ -1,0 +1,1 @@
+"""What several families share, compiled by numba."""

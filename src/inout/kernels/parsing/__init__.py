@@ -1,1 +1,0 @@
-"""Sparse charts of context-free grammars: inside, outside, best trees."""

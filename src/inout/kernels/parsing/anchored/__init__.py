@@ -1,1 +1,0 @@
-"""Posteriors of binary rules over spans, only those above a threshold."""

@@ -1,1 +1,0 @@
-"""Trees from the charts of sparse grammars: best, k best, sampled, likely in parts; counts."""

@@ -1,1 +1,0 @@
-"""Charts of sums in log space, made the fast way where that is exact."""

@@ -1,1 +1,0 @@
-"""Exact numbers of trees."""

@@ -1,1 +1,0 @@
-"""The k best trees of each sentence."""

@@ -1,1 +1,0 @@
-"""The tree whose parts are likely, one by one."""

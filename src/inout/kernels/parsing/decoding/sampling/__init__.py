@@ -1,1 +1,0 @@
-"""Random trees of each sentence."""

@@ -1,1 +1,0 @@
-"""The best tree of each sentence."""

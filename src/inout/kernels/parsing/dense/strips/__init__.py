@@ -1,1 +1,0 @@
-"""Strips of spans of the same width, side by side."""

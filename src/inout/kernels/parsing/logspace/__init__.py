@@ -1,1 +1,0 @@
-"""Sparse charts in log space: exact whatever the range, best trees, and slower."""

@@ -1,1 +1,0 @@
-"""Sentences of a sparse probabilistic grammar that begin with given words."""

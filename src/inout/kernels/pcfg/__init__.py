@@ -1,0 +1,1 @@
+"""Dense weighted grammars: rules as a cube."""

@@ -1,0 +1,1 @@
+"""Dense weighted grammars, compiled by numba."""

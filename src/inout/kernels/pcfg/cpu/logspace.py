@@ -1,0 +1,460 @@
+"""Charts of single elements in float64 log space: the fallback of `scaled.py`.
+
+One chart [n n s] for all symbols: the preterminals nt..s-1 stand at width 1, the nonterminals
+0..nt-1 above it. Handles every mixture of magnitudes and -inf. Sums over splits come first, as a
+matrix of pairs of symbols, then the rules. For most heads the products of pairs and rules, each
+relative to its largest, are within the range of numbers, so that O(n³ nt² + n² nt s) calls of exp
+are enough, in loops over rows that become vector instructions; the others (`REACH`) need O(n² nt²
+s) more.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from inout.kernels.math.cpu.exponential import FAST, exp_below
+
+# For impossible pairs instead of -inf: -inf less this is -inf, where -inf less -inf is NaN.
+LOWEST = np.finfo(np.float64).min
+
+# A head is this near to its best rule and its span's best pair if products of weights serve: what
+# underflows in them is then below a 1e-40th of the head's value.
+REACH = 600.0
+
+
+@njit(cache=True, nogil=True)
+def symbols_of(width, nt, s):
+    """The range of the symbols that a span of this width can have."""
+    return (nt, s) if width == 1 else (0, nt)
+
+
+@njit(cache=True, nogil=True)
+def partners(width, p, nt, s):
+    """The right children that a left child p can have in a span of this width are below this."""
+    if width == 2:
+        return s if p >= nt else 0
+    return nt if p >= nt else s
+
+
+@njit(cache=True, nogil=True)
+def set_row(left, right, row):
+    """row = left + right, for a left child and all right ones."""
+    for q in range(row.shape[0]):
+        value = left + right[q]
+        row[q] = value if value > LOWEST else LOWEST
+
+
+@njit(cache=True, nogil=True)
+def raise_row(left, right, row):
+    """row = max(row, left + right)."""
+    for q in range(row.shape[0]):
+        value = left + right[q]
+        row[q] = value if value > row[q] else row[q]
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def add_exp(left, right, top, row):
+    """row += exp(left + right - top)."""
+    for q in range(row.shape[0]):
+        row[q] += exp_below(left + right[q] - top[q])
+
+
+@njit(cache=True, nogil=True)
+def sum_splits(chart, nt, i, j, pairs, tops):
+    """Fills pairs [s s] with the log of the sum over k of chart[i, k, B] chart[k + 1, j, C].
+
+    At least LOWEST, and only for B and C that can be. A word on one side leaves one split. tops
+    [nt nt] is scratch memory.
+    """
+    s = chart.shape[2]
+    if j == i + 1:
+        for p in range(nt, s):
+            pairs[p, :nt] = LOWEST
+            set_row(chart[i, i, p], chart[j, j, nt:], pairs[p, nt:])
+        return
+    for p in range(nt, s):
+        set_row(chart[i, i, p], chart[i + 1, j, :nt], pairs[p, :nt])
+    for p in range(nt):
+        set_row(chart[i, j - 1, p], chart[j, j, nt:], pairs[p, nt:])
+    for p in range(nt):
+        row, top = pairs[p, :nt], tops[p]
+        row[:] = 0
+        top[:] = LOWEST
+        for k in range(i + 1, j - 1):
+            if chart[i, k, p] > -np.inf:
+                raise_row(chart[i, k, p], chart[k + 1, j, :nt], top)
+        for k in range(i + 1, j - 1):
+            if chart[i, k, p] > -np.inf:
+                add_exp(chart[i, k, p], chart[k + 1, j, :nt], top, row)
+        for q in range(nt):
+            row[q] = top[q] + math.log(row[q]) if row[q] > 0 else LOWEST
+
+
+@njit(cache=True, nogil=True)
+def raise_sums(x, y, row):
+    """row = max(row, x + y)."""
+    for q in range(x.shape[0]):
+        value = x[q] + y[q]
+        row[q] = value if value > row[q] else row[q]
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def sum_exp(x, y, top):
+    """The sum of exp(x + y - top)."""
+    total = 0.0
+    for q in range(x.shape[0]):
+        total += exp_below(x[q] + y[q] - top)
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def scale_row(x, top, row):
+    """row = exp(x - top)."""
+    for q in range(x.shape[0]):
+        row[q] = exp_below(x[q] - top)
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def dot(x, y):
+    """Scalar product."""
+    total = 0.0
+    for q in range(x.shape[0]):
+        total += x[q] * y[q]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def largest(row):
+    """The largest entry, at least LOWEST."""
+    top = LOWEST
+    for q in range(row.shape[0]):
+        top = max(top, row[q])
+    return top
+
+
+@njit(cache=True, nogil=True)
+def scale_rules(rules):
+    """(weights [nt s s] of the rules relative to the best of their head, logs of these [nt])."""
+    nt, s = rules.shape[0], rules.shape[1]
+    weights, tops, row = np.empty((nt, s, s)), np.empty(nt), np.empty(s)
+    for a in range(nt):
+        row[:] = LOWEST
+        for p in range(s):
+            raise_row(0.0, rules[a, p], row)
+        tops[a] = largest(row)
+        for p in range(s):
+            scale_row(rules[a, p], tops[a], weights[a, p])
+    return weights, tops
+
+
+@njit(cache=True, nogil=True)
+def scale_pairs(pairs, nt, width, row, scaled):
+    """Fills scaled [s s], the pairs relative to the best; returns the log of that."""
+    s = pairs.shape[0]
+    row[:] = LOWEST
+    for p in range(s):
+        end = partners(width, p, nt, s)
+        raise_row(0.0, pairs[p, :end], row[:end])
+    top = max(largest(row), LOWEST / 2)  # so that impossible pairs become 0 even if all are
+    for p in range(s):
+        end = partners(width, p, nt, s)
+        scale_row(pairs[p, :end], top, scaled[p, :end])
+    return top
+
+
+@njit(cache=True, nogil=True)
+def apply_rules(rules, weights, rule_tops, pairs, scaled, pair_top, width, row, total):
+    """total[A] = log of the sum over B, C of rules[A, B, C] pairs[B, C]; row [s] is scratch."""
+    nt, s = rules.shape[0], rules.shape[1]
+    for a in range(nt):
+        top, mass = rule_tops[a] + pair_top, 0.0
+        for p in range(s):
+            end = partners(width, p, nt, s)
+            mass += dot(weights[a, p, :end], scaled[p, :end])
+        if mass < math.exp(-REACH):
+            row[:] = LOWEST
+            for p in range(s):
+                end = partners(width, p, nt, s)
+                raise_sums(rules[a, p, :end], pairs[p, :end], row[:end])
+            # A rule does not change LOWEST, except to -inf.
+            top, mass = largest(row), 0.0
+            if top > LOWEST:
+                for p in range(s):
+                    end = partners(width, p, nt, s)
+                    mass += sum_exp(rules[a, p, :end], pairs[p, :end], top)
+        total[a] = top + math.log(mass) if mass > 0 else -np.inf
+
+
+@njit(cache=True, nogil=True)
+def within_reach(gap):
+    """exp(gap), or 0 if that is too large."""
+    return math.exp(gap) if gap < REACH else 0.0
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def set_probabilities(rules, pairs, head, weights, scaled, factor, nt, width, given):
+    """given[B, C] = exp(rules + pairs - head), the probabilities of rules given their head.
+
+    `factor` is the best rule and best pair relative to the head, or 0 if that is out of reach.
+    """
+    s = given.shape[0]
+    for p in range(s):
+        end = partners(width, p, nt, s)
+        if factor > 0:
+            for q in range(end):
+                given[p, q] = factor * weights[p, q] * scaled[p, q]
+        else:
+            for q in range(end):
+                given[p, q] = exp_below(rules[p, q] + pairs[p, q] - head)
+
+
+@njit(cache=True, nogil=True)
+def inside(root, rules, words, length, chart):
+    """Fills chart [n n s] of one element and returns log Z. root [nt], words [n pt]."""
+    nt, s = rules.shape[0], rules.shape[1]
+    chart[:] = -np.inf
+    pairs, tops, row = np.empty((s, s)), np.empty((nt, nt)), np.empty(s)
+    weights, rule_tops = scale_rules(rules)
+    scaled = np.empty((s, s))
+    for i in range(length):
+        for p in range(nt, s):
+            chart[i, i, p] = words[i, p - nt]
+    for width in range(2, length + 1):
+        for i in range(length - width + 1):
+            j = i + width - 1
+            sum_splits(chart, nt, i, j, pairs, tops)
+            pair_top = scale_pairs(pairs, nt, width, row, scaled)
+            apply_rules(
+                rules, weights, rule_tops, pairs, scaled, pair_top, width, row, chart[i, j, :nt]
+            )
+    top = -np.inf
+    if length < 2:
+        return top
+    for a in range(nt):
+        top = max(top, root[a] + chart[0, length - 1, a])
+    if top == -np.inf:
+        return top
+    mass = 0.0
+    for a in range(nt):
+        mass += math.exp(root[a] + chart[0, length - 1, a] - top)
+    return top + math.log(mass)
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def add_shares(mass, given, nt, width, counts, shares):
+    """counts and shares += mass given."""
+    s = given.shape[0]
+    for p in range(s):
+        end = partners(width, p, nt, s)
+        for q in range(end):
+            share = mass * given[p, q]
+            counts[p, q] += share
+            shares[p, q] += share
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def send_down(left, right, pairs, shares, masses):
+    """Adds to the right children's masses their parts of the shares; returns the left child's."""
+    total = 0.0
+    for q in range(right.shape[0]):
+        share = shares[q] * exp_below(left + right[q] - pairs[q])
+        masses[q] += share
+        total += share
+    return total
+
+
+@njit(cache=True, nogil=True)
+def outside(root, rules, length, chart, log_z, masses, rule_counts):
+    """Fills masses [n n s], the posteriors of symbols over spans, and rule_counts [nt s s].
+
+    Downwards, by conditional probabilities: exp(rule + pair - chart) of a rule given its head,
+    then exp(left + right - pair) of a split given the children's symbols.
+    """
+    nt, s = rules.shape[0], rules.shape[1]
+    masses[:] = 0
+    rule_counts[:] = 0
+    if log_z == -np.inf:
+        return
+    pairs, shares, tops = np.empty((s, s)), np.empty((s, s)), np.empty((nt, nt))
+    weights, rule_tops = scale_rules(rules)
+    scaled, given, row = np.empty((s, s)), np.empty((s, s)), np.empty(s)
+    for a in range(nt):
+        masses[0, length - 1, a] = math.exp(root[a] + chart[0, length - 1, a] - log_z)
+    for width in range(length, 1, -1):
+        for i in range(length - width + 1):
+            j = i + width - 1
+            sum_splits(chart, nt, i, j, pairs, tops)
+            pair_top = scale_pairs(pairs, nt, width, row, scaled)
+            shares[:] = 0
+            for a in range(nt):
+                if masses[i, j, a] > 0:
+                    factor = within_reach(rule_tops[a] + pair_top - chart[i, j, a])
+                    set_probabilities(
+                        rules[a], pairs, chart[i, j, a], weights[a], scaled, factor, nt, width,
+                        given,
+                    )  # fmt: skip
+                    add_shares(masses[i, j, a], given, nt, width, rule_counts[a], shares)
+            for k in range(i, j):
+                b_lo, b_hi = symbols_of(k - i + 1, nt, s)
+                lo, hi = symbols_of(j - k, nt, s)
+                for p in range(b_lo, b_hi):
+                    if chart[i, k, p] > -np.inf:
+                        masses[i, k, p] += send_down(
+                            chart[i, k, p], chart[k + 1, j, lo:hi], pairs[p, lo:hi],
+                            shares[p, lo:hi], masses[k + 1, j, lo:hi],
+                        )  # fmt: skip
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def add_means(left, right, pairs, left_mean, right_means, row):
+    """row += exp(left + right - pairs) (left_mean + right_means)."""
+    for q in range(right.shape[0]):
+        row[q] += exp_below(left + right[q] - pairs[q]) * (left_mean + right_means[q])
+
+
+@njit(cache=True, nogil=True)
+def mean_over_splits(chart, means, nt, i, j, pairs, pair_means):
+    """Fills pair_means [s s]: E[U below | children B, C of i..j], where U below means `means`."""
+    s = chart.shape[2]
+    pair_means[:] = 0
+    for k in range(i, j):
+        b_lo, b_hi = symbols_of(k - i + 1, nt, s)
+        lo, hi = symbols_of(j - k, nt, s)
+        for p in range(b_lo, b_hi):
+            if chart[i, k, p] > -np.inf:
+                add_means(
+                    chart[i, k, p], chart[k + 1, j, lo:hi], pairs[p, lo:hi],
+                    means[i, k, p], means[k + 1, j, lo:hi], pair_means[p, lo:hi],
+                )  # fmt: skip
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def mean_of_rules(given, changes, means, nt, width):
+    """The sum of given (changes + means), where that is possible."""
+    s, total = given.shape[0], 0.0
+    for p in range(s):
+        end = partners(width, p, nt, s)
+        for q in range(end):
+            total += given[p, q] * (changes[p, q] + means[p, q]) if given[p, q] > 0 else 0.0
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def add_share_changes(
+    mass, change, mean, given, changes, means, nt, width, counts, shares, share_changes
+):
+    """Derivatives of `add_shares`: those of the counts and shares, and the shares themselves."""
+    s = given.shape[0]
+    for p in range(s):
+        end = partners(width, p, nt, s)
+        for q in range(end):
+            moved = change + mass * (changes[p, q] + means[p, q] - mean)
+            moved = given[p, q] * moved if given[p, q] > 0 else 0.0
+            shares[p, q] += mass * given[p, q]
+            share_changes[p, q] += moved
+            counts[p, q] += moved
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def send_changes_down(
+    left, right, pairs, left_mean, right_means, pair_means, shares, share_changes, masses, changes
+):
+    """Derivatives of `send_down`: (the left child's mass, its derivative)."""
+    total, total_change = 0.0, 0.0
+    for q in range(right.shape[0]):
+        share = exp_below(left + right[q] - pairs[q])
+        given = left_mean + right_means[q] - pair_means[q]
+        change = share * (share_changes[q] + shares[q] * given)
+        masses[q] += share * shares[q]
+        changes[q] += change
+        total += share * shares[q]
+        total_change += change
+    return total, total_change
+
+
+@njit(cache=True, nogil=True)
+def tangent(
+    root, rules, length, chart, log_z, u_root, u_rules, u_words, root_out, rules_out, changes
+):
+    """Fills the covariances with U of root symbols [nt], rules [nt s s] and spans [n n s]: E[U].
+
+    Upwards means[i, j, A] = E[U below | A over i..j]; downwards the derivatives of `outside`:
+    a conditional probability q changes by q (E[U below | its choice] - E[U below]).
+    """
+    nt, s = rules.shape[0], rules.shape[1]
+    n = chart.shape[0]
+    root_out[:] = 0
+    rules_out[:] = 0
+    changes[:] = 0
+    if log_z == -np.inf:
+        return 0.0
+    means, masses = np.zeros((n, n, s)), np.zeros((n, n, s))
+    pairs, tops, pair_means = np.empty((s, s)), np.empty((nt, nt)), np.empty((s, s))
+    shares, share_changes = np.empty((s, s)), np.empty((s, s))
+    weights, rule_tops = scale_rules(rules)
+    scaled, given, row = np.empty((s, s)), np.empty((s, s)), np.empty(s)
+    for i in range(length):
+        for p in range(nt, s):
+            if chart[i, i, p] > -np.inf:
+                means[i, i, p] = u_words[i, p - nt]
+    for width in range(2, length + 1):
+        for i in range(length - width + 1):
+            j = i + width - 1
+            sum_splits(chart, nt, i, j, pairs, tops)
+            mean_over_splits(chart, means, nt, i, j, pairs, pair_means)
+            pair_top = scale_pairs(pairs, nt, width, row, scaled)
+            for a in range(nt):
+                if chart[i, j, a] > -np.inf:
+                    factor = within_reach(rule_tops[a] + pair_top - chart[i, j, a])
+                    set_probabilities(
+                        rules[a], pairs, chart[i, j, a], weights[a], scaled, factor, nt, width,
+                        given,
+                    )  # fmt: skip
+                    means[i, j, a] = mean_of_rules(given, u_rules[a], pair_means, nt, width)
+    expected = 0.0
+    last = length - 1
+    for a in range(nt):
+        masses[0, last, a] = math.exp(root[a] + chart[0, last, a] - log_z)
+        if masses[0, last, a] > 0:
+            expected += masses[0, last, a] * (u_root[a] + means[0, last, a])
+    for a in range(nt):
+        if masses[0, last, a] > 0:
+            change = masses[0, last, a] * (u_root[a] + means[0, last, a] - expected)
+            root_out[a] = change
+            changes[0, last, a] = change
+    for width in range(length, 1, -1):
+        for i in range(length - width + 1):
+            j = i + width - 1
+            sum_splits(chart, nt, i, j, pairs, tops)
+            mean_over_splits(chart, means, nt, i, j, pairs, pair_means)
+            pair_top = scale_pairs(pairs, nt, width, row, scaled)
+            shares[:] = 0
+            share_changes[:] = 0
+            for a in range(nt):
+                if masses[i, j, a] > 0:
+                    factor = within_reach(rule_tops[a] + pair_top - chart[i, j, a])
+                    set_probabilities(
+                        rules[a], pairs, chart[i, j, a], weights[a], scaled, factor, nt, width,
+                        given,
+                    )  # fmt: skip
+                    add_share_changes(
+                        masses[i, j, a], changes[i, j, a], means[i, j, a], given, u_rules[a],
+                        pair_means, nt, width, rules_out[a], shares, share_changes,
+                    )  # fmt: skip
+            for k in range(i, j):
+                b_lo, b_hi = symbols_of(k - i + 1, nt, s)
+                lo, hi = symbols_of(j - k, nt, s)
+                for p in range(b_lo, b_hi):
+                    if chart[i, k, p] > -np.inf:
+                        mass, change = send_changes_down(
+                            chart[i, k, p], chart[k + 1, j, lo:hi], pairs[p, lo:hi],
+                            means[i, k, p], means[k + 1, j, lo:hi], pair_means[p, lo:hi],
+                            shares[p, lo:hi], share_changes[p, lo:hi],
+                            masses[k + 1, j, lo:hi], changes[k + 1, j, lo:hi],
+                        )  # fmt: skip
+                        masses[i, k, p] += mass
+                        changes[i, k, p] += change
+    return expected

@@ -1,0 +1,241 @@
+"""Weighted grammars on the CPU: scaled arithmetic, and which elements it is not enough for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from inout.kernels.pcfg.cpu import decode as decoding
+from inout.kernels.pcfg.cpu.chart import Chart, Direction, Weights, possibilities, weigh
+from inout.kernels.pcfg.cpu.logspace_passes import LogSpacePasses
+from inout.kernels.threads import over_batch
+
+Array = NDArray[Any]
+Kernel = Callable[..., Any]
+
+# numba's dispatchers have no types for starred arguments.
+viterbi: Kernel = decoding.viterbi
+draw: Kernel = decoding.sample
+
+
+class Limits(NamedTuple):
+    """What scaled arithmetic in one dtype is trusted with."""
+
+    tiny: float  # totals below this (a span's best split and best rule being 1) lose digits
+    multiple: float  # of tiny: where the totals of the upper bound of log Z start from
+    slack: float  # how far above log Z that bound may be
+
+
+# A share of (e^slack - 1) / multiple of Z may be lost: 1e-8 and 1e-16. multiple * tiny must still
+# be small, and slack larger than the rounding errors of two passes.
+LIMITS = {
+    np.dtype(np.float32): Limits(tiny=1e-28, multiple=1e6, slack=1e-2),
+    np.dtype(np.float64): Limits(tiny=1e-280, multiple=1e10, slack=1e-6),
+}
+
+
+class CpuGrammarPasses:
+    """Elements at one setting of root [b nt], rules [1|b nt s s] and words [b n pt].
+
+    Those that do not fit scaled arithmetic are left to another object: float64 for float32, log
+    space for float64.
+    """
+
+    def __init__(self, root: Tensor, rules: Tensor, words: Tensor, lengths: Tensor) -> None:
+        self.root, self.rules, given = (
+            x.detach().contiguous().numpy() for x in (root, rules, words)
+        )
+        self.lengths: Array = lengths.contiguous().numpy()
+        self.dtype = given.dtype
+        real = np.arange(given.shape[1]) < self.lengths[:, None]
+        self.words: Array = np.where(real[..., None], given, self.dtype.type(-np.inf))
+        self.limits = LIMITS[self.dtype]
+
+    def _of(self, elements: Array) -> tuple[Array, Array, Array]:
+        """Root, rules and words of some elements."""
+        rules = self.rules if len(self.rules) == 1 else self.rules[elements]
+        return self.root[elements], rules, self.words[elements]
+
+    @cached_property
+    def chart(self) -> Chart:
+        """Inside values; totals below tiny are 0 in it, whether possible or not."""
+        weights, scales = weigh(self.root, self.rules, self.words)
+        return Chart(weights, scales, self.lengths, self.limits.tiny)
+
+    @cached_property
+    def bad(self) -> Array:
+        """The elements in which something possible that may matter came out as 0."""
+        low = self.chart.low | ~(self.chart.total >= self.limits.tiny)
+        elements: Array = (low & (self.lengths > 1)).nonzero()[0]
+        for criterion in (self._may_have_lost, self._have_lost):
+            if len(elements):
+                elements = elements[criterion(elements)]
+        return elements
+
+    def _may_have_lost(self, elements: Array) -> Array:
+        """In which elements the totals set to 0 may be worth more than the limits' share of Z.
+
+        Let L be a total of the chart, T the true one, and U that of a pass in which all totals
+        start from K tiny (K = `multiple`).
+        1. A total is a polynomial P of those below it, without negative coefficients, less what
+           is lost there: at most tiny, in its span's scale.
+        2. So P(L + t (T - L)) is convex in t, P(L + K (T - L)) >= P(L) + K (P(T) - P(L)), and by
+           induction over widths U >= L + K (T - L).
+        3. U <= e^slack L for the whole element shows T - L <= (e^slack - 1) / K L.
+
+        What is lost are trees: the expected count of a part, which is in no tree more than n
+        times, changes by at most n times that share. Whether there is any tree, where L = 0, this
+        cannot say.
+        """
+        tiny, multiple, slack = self.limits
+        weights, scales = weigh(*self._of(elements))
+        upper = Chart(weights, scales, self.lengths[elements], tiny, floor=multiple * tiny)
+        # Not `>`: NaN must not pass.
+        return ~(upper.log_z <= self.chart.log_z[elements] + slack)
+
+    def _have_lost(self, elements: Array) -> Array:
+        """In which elements with a tree something possible came out as 0.
+
+        The same chart with 1 for everything possible cannot underflow.
+        """
+        possible = Chart(*possibilities(*self._of(elements)), self.lengths[elements], 0.0)
+        lost = ((possible.betas > 0) & (self.chart.betas[elements] == 0)).any((1, 2, 3))
+        lost |= ~(self.chart.total[elements] >= self.limits.tiny)
+        result: Array = lost & (possible.total > 0)
+        return result
+
+    @cached_property
+    def fallback(self) -> CpuGrammarPasses | LogSpacePasses | None:
+        """The elements that do not fit."""
+        if not len(self.bad):
+            return None
+        make = CpuGrammarPasses if self.dtype == np.float32 else LogSpacePasses
+        root, rules, words = (torch.from_numpy(x.astype(np.float64)) for x in self._of(self.bad))
+        return make(root, rules, words, torch.from_numpy(self.lengths[self.bad]))
+
+    @cached_property
+    def log_z(self) -> Float[Tensor, " b"]:
+        """log Z in float64."""
+        logs = self.chart.log_z.copy()
+        if self.fallback is not None:
+            logs[self.bad] = self.fallback.log_z.numpy()
+        return torch.from_numpy(logs)
+
+    def log_chart(self) -> Array:
+        """Log inside values [b n n s], preterminals at width 1 and nonterminals above it."""
+        b, n, nt = self.chart.size
+        chart = np.full((b, n, n, self.rules.shape[-1]), -np.inf)
+        place = np.arange(n)
+        with np.errstate(divide="ignore"):
+            chart[..., :nt] = np.log(self.chart.betas.astype(np.float64))
+        chart[..., :nt] += self.chart.sigmas[..., None]
+        chart[:, place, place, nt:] = self.words
+        if self.fallback is not None:
+            chart[self.bad] = self.fallback.log_chart()
+        return chart
+
+    @cached_property
+    def _totals(self) -> Array:
+        """Totals of the chart [b], inf for elements without trees and those done elsewhere."""
+        fits = self.chart.total >= self.limits.tiny
+        fits[self.bad] = False
+        totals: Array = np.where(fits, self.chart.total, self.dtype.type(np.inf))
+        return totals
+
+    def _root_factors(self, weights: Tensor) -> Array:
+        """weights / total [b 1]; 0 where the total is inf, whatever the weight."""
+        given, factors = weights.detach().numpy(), np.zeros_like(self._totals)
+        np.divide(given.astype(self.dtype), self._totals, factors, where=self._totals < np.inf)
+        return factors[:, None]
+
+    def gradients(self, weights: Tensor) -> tuple[Tensor, ...]:
+        """Gradients by root, rules and words."""
+        w = self.chart.weights
+        at_root = w.root * self._root_factors(weights)
+        _, rules, words = self.chart.outside(at_root)
+        rules *= w.rules
+        words *= w.words
+        results = (at_root * self.chart.at_root(self.chart.betas), rules, words)
+        if self.fallback is not None:
+            self._insert(results, self.fallback.gradients(weights[torch.from_numpy(self.bad)]))
+        return tuple(torch.from_numpy(x) for x in results)
+
+    def span_marginals(self) -> Float[Tensor, "b n n nt"]:
+        """Posteriors of nonterminals over spans, in float64."""
+        ones = torch.ones(len(self.words))
+        gradients, _, _ = self.chart.outside(self.chart.weights.root * self._root_factors(ones))
+        result: Array = (gradients * self.chart.betas).astype(np.float64)
+        if self.fallback is not None:
+            result[self.bad] = self.fallback.span_marginals().numpy()
+        return torch.from_numpy(result)
+
+    def _insert(self, results: tuple[Array, ...], exact: tuple[Tensor, ...]) -> None:
+        """Puts the fallback's results for root, rules, words (and E[U]) in their places."""
+        for place, (result, other) in enumerate(zip(results, exact, strict=True)):
+            if place == 1 and len(result) == 1:
+                result += other.numpy().astype(self.dtype)
+            else:
+                result[self.bad] = other.numpy()
+
+    def tangents(self, weights: Tensor, directions: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Hessian times the directions for root, rules and words, and E[U]."""
+        w = self.chart.weights
+        root, rules, words = (x.detach().numpy() for x in directions)
+        change = Weights(w.root * root, w.rules * rules, w.words * words)
+        direction = Direction(self.chart, change, self._totals)
+        factors = self._root_factors(weights)
+        by_rules, by_words, d_rules, d_words = direction.outside(
+            w.root * factors, change.root * factors
+        )
+        betas, d_betas = (self.chart.at_root(x) for x in (self.chart.betas, direction.betas))
+        results = (
+            factors * (change.root * betas + w.root * d_betas),
+            change.rules * by_rules + w.rules * d_rules,
+            direction.weights.words * by_words + w.words * d_words,
+            direction.expected.astype(self.dtype),
+        )
+        if self.fallback is not None:
+            bad = torch.from_numpy(self.bad)
+            own = directions[1] if len(directions[1]) == 1 else directions[1][bad]
+            given = (directions[0][bad].double(), own.double(), directions[2][bad].double())
+            self._insert(results, self.fallback.tangents(weights[bad], given))
+        return tuple(torch.from_numpy(x) for x in results)
+
+    def best(self) -> Int[Tensor, "b n n"]:
+        """Symbols of the spans of the best tree, -1 elsewhere (everywhere if there is none).
+
+        Ties go to the first split, then to smaller symbols. Needs no inside values.
+        """
+        given = [x.astype(np.float64, copy=False) for x in (self.root, self.rules, self.words)]
+        b, n, _ = self.words.shape
+        events, scores = np.empty((b, n, n), np.int64), np.empty(b)
+
+        def part(lo: int, hi: int) -> None:
+            viterbi(*given, self.lengths, lo, hi, events, scores)
+
+        over_batch(part, b, b * n**4)
+        return torch.from_numpy(events)
+
+    def sample(self, count: int, seed: int) -> Int[Tensor, "m b n n"]:
+        """`count` independent trees of each element; -1 throughout where there is none."""
+        chart, log_z = self.log_chart(), self.log_z.numpy()
+        root, rules = (x.astype(np.float64, copy=False) for x in (self.root, self.rules))
+        b, n, _ = self.words.shape
+        events = np.empty((b, count, n, n), np.int64)
+
+        def part(lo: int, hi: int) -> None:
+            for e in range(lo, hi):
+                draw(
+                    root[e], rules[e if len(rules) > 1 else 0], self.lengths[e], chart[e],
+                    log_z[e], np.uint64(seed), e * count, events[e],
+                )  # fmt: skip
+
+        over_batch(part, b, b * count * n**3)
+        return torch.from_numpy(events.swapaxes(0, 1).copy())

@@ -1,0 +1,1 @@
+"""Dense weighted grammars, for GPUs, by Triton."""

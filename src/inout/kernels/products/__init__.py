@@ -1,1 +1,0 @@
-"""Matrix products inside compiled loops, in pieces small enough for one thread."""

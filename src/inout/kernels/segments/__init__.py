@@ -1,0 +1,1 @@
+"""Semi-Markov chains: labelled segments."""

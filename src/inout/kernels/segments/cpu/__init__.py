@@ -1,0 +1,1 @@
+"""Semi-Markov chains, compiled by numba."""

@@ -1,0 +1,137 @@
+"""Semi-Markov chains on the CPU: the compiled passes, shared out among threads.
+
+Elements whose range does not fit scaled arithmetic run in log space.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from inout.kernels.segments.cpu import decode as decoding
+from inout.kernels.segments.cpu import logspace, scaled, tangent
+from inout.kernels.threads import over_batch
+
+Array = NDArray[Any]
+# What `cpu.forward` finds out: alphas, logs, scales, offsets, rounding.
+State = tuple[Array, Array, Array, Array, Array]
+
+# A possible label below this share of the best one sends its element to log space.
+TINY = {torch.float32: 1e-28, torch.float64: 1e-280}
+
+
+class CpuPasses:
+    """Semi-Markov chains at one setting of their potentials: log Z now, derivatives on demand."""
+
+    def __init__(self, potentials: Tensor, lengths: Tensor) -> None:
+        self.potentials, self.lengths = arrays(potentials, lengths)  # [b n w s s], [b]
+        b, n, w, s, _ = self.potentials.shape
+        dtype = self.potentials.dtype
+        self.work = self.potentials.size
+        self.state: State = (
+            np.zeros((b, n + 1, s), dtype), np.zeros((b, n + 1)), np.zeros((b, n), dtype),
+            np.zeros((b, n, w), dtype), np.zeros((b, n, w), dtype),
+        )  # fmt: skip
+        self.fits: Array = np.empty(b)  # log Z, or NaN where the element needs log space
+        tiny = TINY[potentials.dtype]
+
+        def part(lo: int, hi: int) -> None:
+            scaled.forward(self.potentials, self.lengths, lo, hi, tiny, *self.state, self.fits)
+
+        over_batch(part, b, self.work)
+        log_z: Array = self.fits.copy()
+        for k in np.isnan(self.fits).nonzero()[0]:
+            log_z[k], _ = logspace.forward(self.potentials[k], self.lengths[k])
+        self.log_z = torch.from_numpy(log_z)
+
+    def log_alphas(self) -> Array:
+        """log alphas [b n+1 s] in float64."""
+        alphas, logs = self.state[:2]
+        with np.errstate(divide="ignore"):
+            result = np.log(alphas.astype(np.float64)) + logs[:, :, None]
+        for k in np.isnan(self.fits).nonzero()[0]:
+            exact = logspace.forward(self.potentials[k], self.lengths[k])[1]
+            result[k, : len(exact)] = exact
+        return result
+
+    def _state_of(self, k: int) -> State:
+        alphas, logs, scales, offsets, rounding = self.state
+        return alphas[k], logs[k], scales[k], offsets[k], rounding[k]
+
+    def _log_space_marginals(self, k: int) -> Array:
+        """Marginals [n w s s] of one element."""
+        result = np.empty(self.potentials.shape[1:])
+        logspace.marginals(self.potentials[k], self.lengths[k], result)
+        return result
+
+    def gradients(self, weights: Tensor) -> tuple[Tensor]:
+        """Gradients [b n w s s] of weights . log Z."""
+        result = np.empty_like(self.potentials)
+        scales = weights.detach().contiguous().numpy()
+
+        def part(lo: int, hi: int) -> None:
+            scaled.backward(
+                self.potentials, self.lengths, lo, hi, *self.state, self.fits, scales, result
+            )
+            for k in range(lo, hi):
+                if np.isnan(self.fits[k]):
+                    result[k] = scales[k] * self._log_space_marginals(k)
+
+        over_batch(part, len(result), self.work)
+        return (torch.from_numpy(result),)
+
+    def tangents(self, weights: Tensor, directions: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        """Hessian of weights . log Z times u, [b n w s s]; and E[U] [b]."""
+        scales, u = arrays(weights, directions[0])
+        result, expected = np.empty_like(self.potentials), np.empty(len(self.potentials))
+        one = np.ones(1, self.potentials.dtype)[0]
+
+        def part(lo: int, hi: int) -> None:
+            own = np.empty_like(self.potentials[0])
+            for k in range(lo, hi):
+                if np.isnan(self.fits[k]):
+                    own[:] = self._log_space_marginals(k)
+                else:
+                    scaled.marginals(
+                        self.potentials[k], self.lengths[k], *self._state_of(k), one, own
+                    )
+                expected[k] = tangent.covariances(own, self.lengths[k], u[k], scales[k], result[k])
+
+        over_batch(part, len(result), 3 * self.work)
+        return torch.from_numpy(result), torch.from_numpy(expected)
+
+    def best(self) -> Tensor:
+        """The segmentation [b n] with the highest score (Viterbi)."""
+        b, n = self.potentials.shape[:2]
+        labels, scores = np.empty((b, n), np.int64), np.empty(b)
+
+        def part(lo: int, hi: int) -> None:
+            decoding.viterbi(self.potentials, self.lengths, lo, hi, labels, scores)
+
+        over_batch(part, b, self.work)
+        return torch.from_numpy(labels)
+
+    def sample(self, count: int, seed: int) -> tuple[Tensor, Tensor]:
+        """Independent segmentations [m b n], and which elements have any [b]."""
+        log_alphas = self.log_alphas()
+        b, n, w, s, _ = self.potentials.shape
+        labels, possible = np.empty((b, count, n), np.int64), np.ones(b, np.bool_)
+
+        def part(lo: int, hi: int) -> None:
+            for k in range(lo, hi):
+                possible[k] = decoding.sample(
+                    log_alphas[k], self.potentials[k], self.lengths[k],
+                    np.uint64(seed), k * count, labels[k],
+                )  # fmt: skip
+
+        over_batch(part, b, b * count * n * w * s)
+        return torch.from_numpy(labels.swapaxes(0, 1).copy()), torch.from_numpy(possible)
+
+
+def arrays(*tensors: Tensor) -> list[Array]:
+    """The tensors as contiguous arrays."""
+    return [x.detach().contiguous().numpy() for x in tensors]

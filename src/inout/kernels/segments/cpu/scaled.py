@@ -1,0 +1,214 @@
+"""Forward and backward for semi-Markov chains, in scaled real arithmetic.
+
+alpha[t, j] is the weight of all segmentations of the first t positions whose last segment has
+label j; alpha[0] is 1 for label 0 and 0 otherwise, so that the first segment reads its potential
+at previous label 0. Each alpha[t] is kept with its largest entry at 1 and the logarithm of its
+scale beside it. Step t adds segments of all widths, which start from alphas of different scales:
+its common exponent `top` is the largest log-weight among them, and the block of width d is
+exp(potential - offset) with offset = top - (log scale of alpha[t-d]): one exp and one
+multiply-add for each potential. A label that is possible but whose sum falls below `tiny` would
+lose digits: the element is then marked, and done again in log space (`logspace.py`).
+
+The betas use the scales of the alphas: beta[t, j] alpha[t, j] / sum(alpha[length]) is the
+probability that a segment with label j ends at t. So beta is at most about s / tiny, and where it
+underflows the probabilities are 0 to the last digit: the backward pass cannot fail.
+
+Potentials [b n w s s]: last position of the segment, width - 1, previous label, label; lengths
+[b]. Every kernel does the elements lo:hi only, so that threads can share a batch.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from inout.kernels.chain.cpu.scaled import exponentiate
+from inout.kernels.math.cpu.exponential import FAST
+from inout.kernels.math.cpu.extremes import largest
+
+# Offsets beyond this would lose the potentials' digits, or overflow in float32.
+FAR = 1e30
+
+
+@njit(cache=True, nogil=True)
+def can_end(blocks, alphas, t, label):
+    """Whether a segment with this label can end at t, so that its weight is not zero."""
+    for d in range(1, min(blocks.shape[0], t) + 1):
+        for i in range(blocks.shape[1]):
+            if alphas[t - d, i] > 0 and blocks[d - 1, i, label] > -np.inf:
+                return True
+    return False
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def spread(alpha, factor, factors, total):
+    """total[j] += sum over i of factor alpha[i] factors[i, j]."""
+    for i in range(factors.shape[0]):
+        if alpha[i] > 0:
+            weight = alpha[i] * factor
+            for j in range(factors.shape[1]):
+                total[j] += weight * factors[i, j]
+
+
+@njit(cache=True, nogil=True)
+def known_rows(t, d, size):
+    """How many previous labels the segment of width d that ends at t has: the first has one."""
+    return 1 if d == t else size
+
+
+@njit(cache=True, nogil=True)
+def set_offsets(blocks, t, logs, offsets, rounding):
+    """Fills offsets [w] and rounding [w] of step t and returns its common exponent.
+
+    rounding[d - 1] is 0 for widths that contribute nothing, else what makes up for rounding the
+    offset to the dtype. -inf: no segment can end at t; NaN: the range does not fit.
+    """
+    size, widest = blocks.shape[1], min(blocks.shape[0], t)
+    lowest = np.finfo(blocks.dtype).min
+    top = -np.inf
+    for d in range(1, widest + 1):
+        rounding[d - 1] = 0
+        offsets[d - 1] = lowest
+        if logs[t - d] > -np.inf:
+            block = blocks[d - 1].reshape(size * size)
+            offsets[d - 1] = largest(block[: known_rows(t, d, size) * size])
+            if offsets[d - 1] > lowest:
+                top = max(top, logs[t - d] + float(offsets[d - 1]))
+    if top == -np.inf:
+        return top
+    for d in range(1, widest + 1):
+        if offsets[d - 1] > lowest:
+            exact = top - logs[t - d]
+            if not abs(exact) < FAR:
+                return np.nan
+            offsets[d - 1] = exact
+            rounding[d - 1] = math.exp(float(offsets[d - 1]) - exact)
+    return top
+
+
+@njit(cache=True, nogil=True)
+def forward_one(potentials, length, tiny, alphas, logs, scales, offsets, rounding):
+    """log Z of one element, NaN if it needs log space; fills the rest as `forward` does."""
+    size = potentials.shape[2]
+    total = np.empty(size, potentials.dtype)
+    flat = np.empty(size * size, potentials.dtype)
+    factors = flat.reshape((size, size))
+    for j in range(size):
+        alphas[0, j] = 0
+    alphas[0, 0] = 1
+    logs[0] = 0
+    for t in range(1, length + 1):
+        blocks = potentials[t - 1]
+        top = set_offsets(blocks, t, logs, offsets[t - 1], rounding[t - 1])
+        if np.isnan(top):
+            return top
+        for j in range(size):
+            total[j] = 0
+        for d in range(1, min(blocks.shape[0], t) + 1):
+            if rounding[t - 1, d - 1] > 0:
+                rows = known_rows(t, d, size)
+                block = blocks[d - 1].reshape(size * size)
+                exponentiate(block[: rows * size], offsets[t - 1, d - 1], flat)
+                spread(alphas[t - d], rounding[t - 1, d - 1], factors[:rows], total)
+        scale = total[0]
+        least = scale
+        for j in range(1, size):
+            scale = max(scale, total[j])
+            least = min(least, total[j])
+        if least < tiny * max(float(scale), 1.0):
+            for j in range(size):
+                if total[j] < tiny * max(float(scale), 1.0) and can_end(blocks, alphas, t, j):
+                    return np.nan
+        scales[t - 1] = scale
+        logs[t] = top + math.log(scale) if scale > 0 else -np.inf
+        for j in range(size):
+            alphas[t, j] = total[j] / scale if scale > 0 else 0
+    end = 0.0
+    for j in range(size):
+        end += alphas[length, j]
+    return logs[length] + math.log(end) if end > 0 else -np.inf
+
+
+@njit(cache=True, nogil=True)
+def forward(potentials, lengths, lo, hi, tiny, alphas, logs, scales, offsets, rounding, log_z):
+    """Fills alphas [b n+1 s] and the logs [b n+1] of their scales, log_z [b] (NaN: log space).
+
+    For the way back also scales [b n] (largest sum of each step), offsets and rounding [b n w].
+    """
+    for b in range(lo, hi):
+        log_z[b] = forward_one(
+            potentials[b], lengths[b], tiny, alphas[b], logs[b], scales[b], offsets[b], rounding[b]
+        )
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def collect(alpha, factor, weight, ahead, back, factors):
+    """factors[i, j] *= weight factor alpha[i] ahead[j]; back[i] += factor (factors @ ahead)[i]."""
+    for i in range(factors.shape[0]):
+        row = alpha[i] * factor * weight
+        total = ahead[0] * 0
+        if alpha[i] > 0:
+            for j in range(factors.shape[1]):
+                share = factors[i, j] * ahead[j]
+                total += share
+                factors[i, j] = row * share
+        else:
+            for j in range(factors.shape[1]):
+                factors[i, j] = 0
+        back[i] += total * factor
+
+
+@njit(cache=True, nogil=True)
+def marginals(potentials, length, alphas, logs, scales, offsets, rounding, weight, out):
+    """Fills out [n w s s] with weight times the marginals of one element, after `forward_one`."""
+    positions, widths, size = potentials.shape[:3]
+    end = alphas[0, 0] * 0
+    for j in range(size):
+        end += alphas[length, j]
+    if not end > 0:
+        length = 0
+    for t in range(length, positions):
+        wipe(out[t].reshape(widths * size * size))
+    betas = np.zeros((length + 1, size), potentials.dtype)
+    for j in range(size):
+        betas[length, j] = 1 / end if length > 0 else 0
+    ahead = np.empty(size, potentials.dtype)
+    for t in range(length, 0, -1):
+        for j in range(size):
+            ahead[j] = betas[t, j] / scales[t - 1] if scales[t - 1] > 0 else 0
+        for d in range(1, widths + 1):
+            flat = out[t - 1, d - 1].reshape(size * size)
+            # No scale: no segment can end at t. No rounding: none of this width.
+            if d > t or scales[t - 1] == 0 or rounding[t - 1, d - 1] == 0:
+                wipe(flat)
+                continue
+            rows = known_rows(t, d, size)
+            block = potentials[t - 1, d - 1].reshape(size * size)
+            exponentiate(block[: rows * size], offsets[t - 1, d - 1], flat)
+            wipe(flat[rows * size :])
+            collect(
+                alphas[t - d], rounding[t - 1, d - 1], weight,
+                ahead, betas[t - d], out[t - 1, d - 1, :rows],
+            )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def wipe(values):
+    """Sets all values to 0."""
+    for k in range(values.shape[0]):
+        values[k] = 0
+
+
+@njit(cache=True, nogil=True)
+def backward(
+    potentials, lengths, lo, hi, alphas, logs, scales, offsets, rounding, log_z, weights, out
+):
+    """Fills out [b n w s s] with the gradients of sum(weights * log Z), but where log_z is NaN."""
+    for b in range(lo, hi):
+        if not np.isnan(log_z[b]):
+            marginals(
+                potentials[b], lengths[b], alphas[b], logs[b], scales[b], offsets[b], rounding[b],
+                weights[b], out[b],
+            )  # fmt: skip

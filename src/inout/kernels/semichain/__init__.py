@@ -1,1 +1,0 @@
-"""Semi-Markov chains: log Z, marginals and their derivative, best segmentations and samples."""

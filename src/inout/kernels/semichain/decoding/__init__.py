@@ -1,1 +1,0 @@
-"""Best, k best and sampled segmentations of semi-Markov chains."""

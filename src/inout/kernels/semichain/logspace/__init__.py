@@ -1,1 +1,0 @@
-"""Semi-Markov chains in log space: exact whatever the range of the potentials, and slower."""

@@ -1,0 +1,1 @@
+"""Binary trees whose labelled spans have scores of their own, for GPUs, by Triton."""

@@ -1,0 +1,66 @@
+"""log Z of trees whose spans have one score, as a torch function; best trees and samples."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from inout.kernels.autograd import differentiable_log_partition
+from inout.kernels.spans.cpu import passes, scaled
+from inout.kernels.spans.cpu.passes import CpuTreePasses
+from inout.kernels.spans.gpu.passes import GpuTreePasses
+from inout.kernels.spans.reference import reference_tree_log_partition
+from inout.kernels.tiers import choose_tier
+
+
+def passes_for(scores: Tensor, lengths: Tensor) -> CpuTreePasses | GpuTreePasses:
+    """The passes for these scores."""
+    on_cpu = choose_tier(scores.device) == "cpu"
+    return (CpuTreePasses if on_cpu else GpuTreePasses)(scores, lengths)
+
+
+def tree_log_partition(
+    scores: Float[Tensor, "b n n"], lengths: Int[Tensor, " b"]
+) -> Float[Tensor, " b"]:
+    """log Z over the binary trees of each element; lengths at least 1.
+
+    O(b n³) time, O(b n²) memory. Only scores with i <= j < length are read.
+    """
+    return differentiable_log_partition(
+        passes_for(scores, lengths), lambda x: reference_tree_log_partition(x, lengths), scores
+    )
+
+
+def best_tree(scores: Float[Tensor, "b n n"], lengths: Int[Tensor, " b"]) -> Bool[Tensor, "b n n"]:
+    """The spans of the tree with the highest score (none where no tree is possible); O(b n³)."""
+    if choose_tier(scores.device) == "cpu":
+        return passes.best_tree(scores, lengths)  # without the inside pass
+    return GpuTreePasses(scores, lengths).best()
+
+
+def sample_trees(
+    scores: Float[Tensor, "b n n"],
+    potentials: Float[Tensor, "b n n s"],
+    lengths: Int[Tensor, " b"],
+    count: int,
+    seed: int,
+) -> Int[Tensor, "m b n n"]:
+    """`count` labelled trees for each element: labels of spans, -1 elsewhere.
+
+    `scores` are the potentials summed over the labels in log space.
+    """
+    return passes_for(scores, lengths).sample(potentials, count, seed)
+
+
+def splits_of(
+    present: Bool[Tensor, "m n n"], lengths: Int[Tensor, " m"]
+) -> tuple[Int[Tensor, "m n n"], Bool[Tensor, " m"]]:
+    """Where each present span is split, -1 elsewhere, and whether each element is a binary tree."""
+    given, sizes = present.cpu().contiguous().numpy(), lengths.cpu().contiguous().numpy()
+    splits, good = np.full(given.shape, -1, np.int64), np.empty(len(given), np.bool_)
+    for m in range(len(given)):
+        good[m] = scaled.check_tree(given[m], sizes[m], splits[m])
+    device = present.device
+    return torch.from_numpy(splits).to(device), torch.from_numpy(good).to(device)

@@ -1,0 +1,1 @@
+"""Sparse weighted grammars: CKY over lists of rules, one sentence or many."""

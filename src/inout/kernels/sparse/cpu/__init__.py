@@ -1,0 +1,1 @@
+"""Sparse weighted grammars, compiled by numba."""

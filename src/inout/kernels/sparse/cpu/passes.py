@@ -1,0 +1,372 @@
+"""Batches of sentences under a sparse grammar: scaled arithmetic, and log space where it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inout._core.lazy import lazy_property
+from inout.kernels.sparse import batching
+from inout.kernels.sparse.arrays import RuleArrays, SentenceArrays
+from inout.kernels.sparse.cpu import anchored, logspace
+from inout.kernels.sparse.cpu import batched as dense
+from inout.kernels.sparse.cpu import scaled as compiled
+from inout.kernels.threads import GROUPS, over_batch
+
+Array = NDArray[Any]
+Kernel = Callable[..., Any]
+
+# numba's dispatchers have no types for starred arguments.
+_sweep: Kernel = compiled.sweep
+_dense_sweep: Kernel = dense.sweep
+_log_sweep: Kernel = logspace.sweep
+_collect: Kernel = anchored.collect
+_collect_logs: Kernel = anchored.collect_logs
+
+_LOG2 = float(np.log(2.0))
+
+
+class Counts(NamedTuple):
+    """Expected counts, which are the gradients of log Z by the log-weights, and log Z [b]."""
+
+    log_z: Array
+    binary: Array  # [r] or [cells r], as the weights
+    unary: Array  # [u] or [cells u], as the weights
+    words: Array  # [entries]
+
+
+class Posteriors(NamedTuple):
+    """Posteriors [n n symbols] of symbols over spans i..j (both inclusive).
+
+    Chains of unary rules are already closed in the rules; what happens inside them is had from a
+    symbol's value after the unary rules and the gradient of log Z by its value before them:
+    exp(log_back[i, j, A] + log_after[i, j, A]) is the expected number of nodes A over the span,
+    exp(log_back[i, j, A] + w + log_after[i, j, B]) that of uses of a single step A -> B of
+    log-weight w. The unit of a span is whatever suits it, so only these sums have a meaning.
+    """
+
+    log_z: float
+    above: Array  # probability that the span has the symbol after the unary rules
+    below: Array  # and before them
+    log_after: Array
+    log_back: Array
+    words: Array  # [entries] probability that a word is read as an entry says
+
+    @property
+    def _scales(self) -> Array:
+        """What to take from log_after, for each span: its largest that has a part in a tree."""
+        tops = np.where(self.log_back > -np.inf, self.log_after, -np.inf)
+        tops = tops.max(axis=2, keepdims=True, initial=-np.inf)
+        return np.where(tops > -np.inf, tops, 0.0)
+
+    @property
+    def after(self) -> Array:
+        """exp(log_after) in a scale of the span; 0 where that underflows."""
+        result: Array = np.exp(self.log_after - self._scales)
+        return result
+
+    @property
+    def back(self) -> Array:
+        """exp(log_back) in the inverse of that scale; inf where that overflows."""
+        with np.errstate(over="ignore"):
+            result: Array = np.exp(self.log_back + self._scales)
+        return result
+
+
+class RulePosteriors(NamedTuple):
+    """Posteriors of binary rules over spans, both inclusive, by start and end; all [count]."""
+
+    rules: Array
+    starts: Array
+    ends: Array
+    values: Array
+
+
+class SplitPosteriors(NamedTuple):
+    """Posteriors of binary rules over starts..splits and splits+1..ends; all [count]."""
+
+    rules: Array
+    starts: Array
+    splits: Array
+    ends: Array
+    values: Array
+
+
+def _scaled(logs: Array, exponents: Array) -> Array:
+    """exp(logs) / 2**exponents, above 0 where logs is above -inf."""
+    values = np.exp(logs - exponents * _LOG2)
+    return np.where(logs > -np.inf, np.maximum(values, compiled.SPECK), 0.0)
+
+
+def _exponents(tops: Array, nothing: int) -> Array:
+    """Binary exponents of exp(tops); `nothing` where that is 0."""
+    found = tops > -np.inf
+    return np.where(found, np.ceil(np.where(found, tops, 0.0) / _LOG2), nothing).astype(np.int64)
+
+
+def _entry_exponents(logs: Array, offsets: Array) -> tuple[Array, Array]:
+    """(binary exponents of the entries of each place, the entries in that scale)."""
+    counts = np.diff(offsets)
+    tops, found = np.full(len(counts), -np.inf), counts > 0
+    if found.any():
+        tops[found] = np.maximum.reduceat(logs[: offsets[-1]], offsets[:-1][found])
+    exponents = _exponents(tops, compiled.NONE)
+    return exponents, _scaled(logs, np.repeat(exponents, counts))
+
+
+@dataclass(frozen=True, eq=False)
+class _Sweeps:
+    """Runs of the kernels over groups of sentences, and the arrays that they fill together."""
+
+    passes: ParsingPasses
+    kernel: Kernel  # the scaled one
+    arguments: tuple[Any, ...]  # of the scaled kernel
+    low: Array  # [b]
+    binary: Array  # [groups 1 r], or [1 cells r]: cells are nobody else's
+    unary: Array
+    words: Array
+    posteriors: tuple[Array, ...]
+
+    @classmethod
+    def of(cls, passes: ParsingPasses, posteriors: tuple[Array, ...] | None) -> _Sweeps:
+        slots = [1 if x else len(passes.groups) for x in passes.anchored]
+        return cls(
+            passes,
+            _sweep if posteriors or not passes.dense else _dense_sweep,
+            passes.scaled_arguments(),
+            low=np.zeros(len(passes.sentences), np.bool_),
+            binary=np.zeros((slots[0], *passes.binary.shape)),
+            unary=np.zeros((slots[1], *passes.unary.shape)),
+            words=np.zeros(len(passes.words)),
+            posteriors=posteriors or (np.empty((0, 0, 0)),) * 4,
+        )
+
+    def scaled(
+        self, which: list[Array], raised: float, skip_low: bool, factors: Array, log_z: Array
+    ) -> None:
+        given = raised, skip_low, factors, log_z, self.low
+        self._over(self.kernel, self.arguments, which, given)
+
+    def in_logs(self, which: list[Array], factors: Array, log_z: Array) -> None:
+        self._over(_log_sweep, self.passes.log_arguments(), which, (factors, log_z))
+
+    def _over(self, *job: Any) -> None:
+        over_batch(partial(self._part, *job), len(job[2]), self.passes.work)
+
+    def _part(
+        self, kernel: Kernel, arguments: tuple[Any, ...], which: list[Array],
+        given: tuple[Any, ...], lo: int, hi: int,
+    ) -> None:  # fmt: skip
+        rules = self.passes.rules
+        for g in range(lo, hi):
+            kernel(
+                *arguments, which[g], 0, len(which[g]), rules.root, rules.num_unary_symbols, *given,
+                self.binary[g % len(self.binary)], self.unary[g % len(self.unary)], self.words,
+                self.posteriors,
+            )  # fmt: skip
+
+
+class ParsingPasses:
+    """Sentences under a grammar at one setting of the log-weights, float64 arrays.
+
+    binary_log_weights [r] and unary_log_weights [u] in the order in which the rules were given,
+    or [cells r] and [cells u]: what a rule weighs over each span. word_log_weights [entries]. With
+    a beam, a symbol whose value after the unary rules is less than beam times the largest of its
+    span is dropped: log Z, which is then less than it was, and all else are those of what is left.
+
+    No chart is kept: each method makes what it needs, one sentence at a time in each thread,
+    O(symbols n²) numbers of 8 bytes, twice that for expected counts.
+
+    >>> rules = RuleArrays.compile(2, 0, np.array([[0, 0, 1]]), np.array([[0, 1]]))
+    >>> words = SentenceArrays(np.array([0, 2]), np.array([0, 1, 2]), np.array([1, 1], np.int32))
+    >>> half = np.log(0.5)
+    >>> passes = ParsingPasses(rules, words, np.array([half]), np.array([half]), np.zeros(2))
+    >>> float(np.exp(passes.log_partition()[0]))
+    0.25
+    >>> passes.expected_counts().binary
+    array([1.])
+    """
+
+    def __init__(
+        self,
+        rules: RuleArrays,
+        sentences: SentenceArrays,
+        binary_log_weights: Array,
+        unary_log_weights: Array,
+        word_log_weights: Array,
+        beam: float = 0.0,
+    ) -> None:
+        self.rules, self.sentences, self.beam = rules, sentences, beam
+        self.anchored = binary_log_weights.ndim == 2, unary_log_weights.ndim == 2
+        # One row for all cells or one for each; rules in the passes' order.
+        ordered = np.atleast_2d(binary_log_weights)[:, rules.order]
+        self.binary: Array = np.ascontiguousarray(ordered, np.float64)
+        self.unary: Array = np.ascontiguousarray(np.atleast_2d(unary_log_weights), np.float64)
+        self.words: Array = np.ascontiguousarray(word_log_weights, np.float64)
+        # Dealt out by length, to and fro, so that all groups have about as much to do.
+        by_length = np.argsort(sentences.lengths, kind="stable")
+        self.groups: list[Array] = [
+            np.append(by_length[k :: 2 * GROUPS], by_length[2 * GROUPS - 1 - k :: 2 * GROUPS])
+            for k in range(GROUPS)
+        ]
+        # Those of the same length next to each other: the dense kernel takes them together.
+        self.groups = [x[np.argsort(sentences.lengths[x], kind="stable")] for x in self.groups]
+        self.groups = [x for x in self.groups if len(x)]
+        lengths = sentences.lengths.astype(np.float64)
+        pairs = len(rules.pair_right) + rules.num_symbols
+        self.work = int((lengths**2).sum() * (pairs + len(rules.unary_head)))
+
+    @lazy_property
+    def dense(self) -> bool:
+        """Whether the dense kernel does the scaled passes: it can, and most pairs meet."""
+        plain = not any(self.anchored) and self.beam == 0 and len(self.sentences.arc_offsets) == 0
+        return plain and batching.pays(self.rules, self.sentences)
+
+    def scaled_arguments(self) -> tuple[Any, ...]:
+        """(grammar, weights, words, starts) for the scaled kernel."""
+        sentences = self.sentences
+        rule_exponents = _exponents(self.binary.max(axis=1, initial=-np.inf), 0)
+        unary_exponents = _exponents(self.unary.max(axis=1, initial=-np.inf), 0).clip(min=0)
+        weights = (
+            _scaled(self.binary, rule_exponents[:, None]),
+            _scaled(self.unary, unary_exponents[:, None]),
+            rule_exponents,
+            unary_exponents,
+            np.ldexp(1.0, -unary_exponents),
+        )
+        size = len(sentences.symbols)
+        exponents, values = _entry_exponents(self.words[:size], sentences.offsets)
+        arc_exponents = np.empty(0, np.int64)
+        if len(sentences.arc_offsets):
+            arc_exponents, arcs = _entry_exponents(self.words[size:], sentences.arc_offsets)
+            values = np.append(values, arcs)
+        words = (
+            sentences.offsets, sentences.symbols, values, exponents, *sentences.spans,
+            arc_exponents, float(self.beam),
+        )  # fmt: skip
+        return self.rules.structure, weights, words, sentences.starts
+
+    def log_arguments(self) -> tuple[Any, ...]:
+        """(grammar, rules, unary, words, starts) for the kernels in log space."""
+        sentences = self.sentences
+        beam = float(np.log(self.beam)) if self.beam > 0 else -np.inf
+        words = (sentences.offsets, sentences.symbols, self.words, *sentences.spans, beam)
+        return self.rules.structure, self.binary, self.unary, words, sentences.starts
+
+    def only(self, sentence: int) -> ParsingPasses:
+        """The passes of one sentence alone."""
+        if len(self.sentences) == 1 and sentence == 0:
+            return self
+        chosen, entries, cells = self.sentences.select(np.array([sentence]))
+        binary = np.empty_like(self.binary)
+        binary[:, self.rules.order] = self.binary
+        binary = binary[cells] if self.anchored[0] else binary[0]
+        unary = self.unary[cells] if self.anchored[1] else self.unary[0]
+        return ParsingPasses(self.rules, chosen, binary, unary, self.words[entries], self.beam)
+
+    def _run(
+        self, factors: Array, posteriors: tuple[Array, ...] | None = None
+    ) -> tuple[Array, list[Array], Array]:
+        """log Z [b], counts of rules (in the passes' order), unary rules and words, which in logs.
+
+        The last [b] says which sentences had to be done in log space.
+        """
+        b = len(self.sentences)
+        log_z, in_logs = np.full(b, -np.inf), np.zeros(b, np.bool_)
+        sweeps = _Sweeps.of(self, posteriors)
+        sweeps.scaled(self.groups, 0.0, True, factors, log_z)
+        low = sweeps.low.copy()
+        if posteriors and self._clipped_unary:
+            # What a chain hands on to its middle would be wrong by as much.
+            low |= log_z > -np.inf
+        if low.any():
+            left = [x[low[x]] for x in self.groups]
+            if self.beam > 0 or posteriors:
+                # A raised value might push others out of the beam: it would give no bound. And a
+                # symbol that is too small after the unary rules may be in the midst of a chain.
+                in_logs |= low
+            else:
+                bounds = np.full(b, -np.inf)
+                sweeps.scaled(left, compiled.RAISED, True, np.zeros(b), bounds)
+                in_logs |= bounds > log_z + compiled.SLACK
+            # The scaled outside pass of those that fit was left out; it has to be made now.
+            if factors.any():
+                sweeps.scaled([x[~in_logs[x]] for x in left], 0.0, False, factors, log_z)
+            sweeps.in_logs([x[in_logs[x]] for x in left], factors, log_z)
+        return log_z, [sweeps.binary.sum(0), sweeps.unary.sum(0), sweeps.words], in_logs
+
+    def log_partition(self) -> Array:
+        """log Z [b], the log of the sum of the weights of all trees with the root's symbol."""
+        log_z, _, _ = self._run(np.zeros(len(self.sentences)))
+        return log_z
+
+    def expected_counts(self, factors: Array | None = None) -> Counts:
+        """Expected counts, summed over the sentences with these factors [b] (1 if not given).
+
+        Sentences without a tree add nothing.
+        """
+        if factors is None:
+            factors = np.ones(len(self.sentences))
+        log_z, (binary, unary, words), _ = self._run(np.ascontiguousarray(factors, np.float64))
+        counts = np.empty_like(binary)
+        counts[:, self.rules.order] = binary
+        binary = counts if self.anchored[0] else counts[0]
+        return Counts(log_z, binary, unary if self.anchored[1] else unary[0], words)
+
+    @property
+    def _clipped_unary(self) -> bool:
+        """Whether some unary rule is too small for its scale."""
+        scaled = self.scaled_arguments()[1][1]
+        return bool(((scaled <= compiled.SPECK) & (self.unary > -np.inf)).any())
+
+    @lazy_property
+    def _outside(self) -> tuple[float, list[Array], Array, bool]:
+        """(log Z, raw posteriors, those of entries, whether in logs) of the only sentence."""
+        n = int(self.sentences.lengths[0])
+        arrays = [np.zeros((n, n, self.rules.num_symbols)) for _ in range(4)]
+        log_z, (_, _, words), in_logs = self._run(np.ones(1), tuple(arrays))
+        return float(log_z[0]), arrays, words, bool(in_logs[0])
+
+    def posteriors(self, sentence: int) -> Posteriors:
+        """Posteriors of the symbols over the spans of one sentence; 0 without a tree."""
+        only = self.only(sentence)
+        log_z, (above, below, after, back), words, in_logs = only._outside
+        if log_z == -np.inf:
+            after, back = (np.full_like(x, -np.inf) for x in (after, back))
+        elif not in_logs:
+            n = len(above)
+            exponents = only.scaled_arguments()[1][3]
+            exponents = np.broadcast_to(exponents, n * n).reshape(n, n, 1)
+            with np.errstate(divide="ignore"):
+                after, back = np.log(after) + exponents * _LOG2, np.log(back)
+        return Posteriors(log_z, above, below, after, back, words)
+
+    def _anchored(self, sentence: int, threshold: float, by_split: bool) -> tuple[Array, Array]:
+        """(rule, start, split or -1, end [count 4], posteriors [count])."""
+        only = self.only(sentence)
+        log_z, (_, _, _, back), _, in_logs = only._outside
+        if log_z == -np.inf:
+            return np.empty((0, 4), np.int64), np.empty(0)
+        given = only.log_arguments() if in_logs else only.scaled_arguments()
+        collect = _collect_logs if in_logs else _collect
+        size = int(only.sentences.lengths[0]), self.rules.num_unary_symbols
+        numbers, values = collect(*given[:-1], *size, back, float(threshold), by_split)
+        numbers[:, 0] = self.rules.order[numbers[:, 0]]
+        return numbers, values
+
+    def rule_posteriors(self, sentence: int, threshold: float = 0.0) -> RulePosteriors:
+        """Posteriors above the threshold of binary rules over spans, summed over splits."""
+        numbers, values = self._anchored(sentence, threshold, False)
+        rules, starts, _, ends = numbers.T
+        return RulePosteriors(rules, starts, ends, values)
+
+    def split_posteriors(self, sentence: int, threshold: float = 0.0) -> SplitPosteriors:
+        """Posteriors above the threshold of binary rules over the two parts of a span."""
+        numbers, values = self._anchored(sentence, threshold, True)
+        rules, starts, splits, ends = numbers.T
+        return SplitPosteriors(rules, starts, splits, ends, values)

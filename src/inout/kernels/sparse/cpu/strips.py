@@ -1,0 +1,184 @@
+"""What the dense kernel does to a strip: spans of one width side by side, the lanes of vectors.
+
+A block is a few sentences of n words. Its spans of width w + 1 are the lanes
+`lane_base(w) + i * size + b`, i the start and b the sentence: those of all left, and of all right,
+parts at the same split lie side by side as well. A strip is some of these; its parts are copied,
+and what comes of them is [.. lanes], with `count` lanes in use.
+
+Numbers without sign are never counted from the end of an array: without the test for that, the
+loops over lanes become vector instructions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from inout.kernels.math.cpu.exponential import FAST
+from inout.kernels.sparse.cpu.scaled import NONE, SPECK, power
+
+ONE, TWO, THREE, FOUR = np.uintp(1), np.uintp(2), np.uintp(3), np.uintp(4)
+
+
+@njit(cache=True, nogil=True)
+def lane_base(w, n, size):
+    """The first lane of width w + 1."""
+    return size * (w * n - (w * (w - 1)) // 2)
+
+
+@njit(cache=True, nogil=True)
+def parts(w, d, n, size):
+    """Where the lanes of the left and the right parts begin, at split d of spans of width w + 1."""
+    return lane_base(d, n, size), lane_base(w - 1 - d, n, size) + (d + 1) * size
+
+
+@njit(cache=True, nogil=True)
+def find_shifts(exps, n, size, w, lane, count, shifts):
+    """shifts [lanes] = the largest exponent of the splits; below NONE / 2 where there is none."""
+    for t in range(count):
+        shifts[t] = 2 * NONE
+    for d in range(w):
+        left, right = parts(w, d, n, size)
+        for t in range(count):
+            shifts[t] = max(shifts[t], exps[left + lane + t] + exps[right + lane + t])
+
+
+@njit(cache=True, nogil=True)
+def set_factors(chart, n, size, w, lane, count, shifts, factors):
+    """factors [w lanes] = 2**(exponent of the split, less shift), 0 where there is nothing.
+
+    Returns a bound below all products of values above 0 with their factors.
+    """
+    exps, floors = chart[2], chart[3]
+    least = 1.0
+    for d in range(w):
+        left, right = parts(w, d, n, size)
+        x, y, split = np.uintp(left + lane), np.uintp(right + lane), np.uintp(d)
+        for t in range(np.uintp(count)):
+            exponent = exps[x + t] + exps[y + t]
+            here = (exponent > NONE // 2) & (shifts[t] > NONE // 2)
+            factor = power(exponent - shifts[t]) if here else 0.0
+            factors[split, t] = factor
+            product = floors[x + t] * floors[y + t] * factor if here else 1.0
+            least = product if product < least else least
+    return least
+
+
+@njit(cache=True, nogil=True)
+def find_ends(present, w, left_ends, right_ends):
+    """The first and the last split [s 2] at which some left, or right, part has a symbol.
+
+    present [n s]: whether a span of this width has it.
+    """
+    for a in range(present.shape[1]):
+        left_ends[a, 0] = right_ends[a, 0] = w
+        left_ends[a, 1] = right_ends[a, 1] = -1
+        for d in range(w):
+            if present[d, a]:
+                left_ends[a, 0], left_ends[a, 1] = min(left_ends[a, 0], d), d
+            if present[w - 1 - d, a]:
+                right_ends[a, 0], right_ends[a, 1] = min(right_ends[a, 0], d), d
+
+
+@njit(cache=True, nogil=True)
+def load(values, n, size, w, lane, count, factors, careful, strip):
+    """Copies the parts of the spans of a strip, the left ones times factors."""
+    lefts, rights, left_ends, right_ends = strip
+    lanes = np.uintp(count)
+    for d in range(w):
+        left_lane, right_lane = parts(w, d, n, size)
+        left, right, split = np.uintp(left_lane + lane), np.uintp(right_lane + lane), np.uintp(d)
+        for a in range(np.uintp(values.shape[0])):
+            for t in range(lanes):
+                lefts[a, split, t] = values[a, left + t] * factors[split, t]
+            for t in range(lanes):
+                rights[a, split, t] = values[a, right + t]
+            if careful:
+                for t in range(lanes):
+                    if values[a, left + t] > 0:
+                        lefts[a, split, t] = max(lefts[a, split, t], SPECK)
+
+
+@njit(cache=True, nogil=True)
+def store(gradients, n, size, w, lane, count, factors, grads):
+    """Adds the gradients by the parts of a strip to those of all lanes."""
+    grad_lefts, grad_rights = grads
+    for a in range(gradients.shape[0]):
+        for d in range(w):
+            left, right = parts(w, d, n, size)
+            left, right = left + lane, right + lane
+            for t in range(count):
+                gradients[a, left + t] += grad_lefts[a, d, t] * factors[d, t]
+            for t in range(count):
+                gradients[a, right + t] += grad_rights[a, d, t]
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def products(lefts, rights, b, c, first, last, count, result):
+    """result[t] = the sum over d = first..last of lefts[b, d, t] rights[c, d, t], for t < count."""
+    x, y, lanes, d = np.uintp(b), np.uintp(c), np.uintp(count), np.uintp(first)
+    for t in range(lanes):
+        result[t] = 0.0
+    for _ in range((last - first + 1) // 4):
+        for t in range(lanes):
+            result[t] += (
+                lefts[x, d, t] * rights[y, d, t]
+                + lefts[x, d + ONE, t] * rights[y, d + ONE, t]
+                + lefts[x, d + TWO, t] * rights[y, d + TWO, t]
+                + lefts[x, d + THREE, t] * rights[y, d + THREE, t]
+            )
+        d += FOUR
+    for _ in range((last - first + 1) % 4):
+        for t in range(lanes):
+            result[t] += lefts[x, d, t] * rights[y, d, t]
+        d += ONE
+
+
+@njit(cache=True, nogil=True)
+def careful_products(lefts, rights, b, c, first, last, count, result):
+    """As `products`, but above 0 wherever there is a term above 0."""
+    for t in range(count):
+        result[t] = 0.0
+    for d in range(first, last + 1):
+        for t in range(count):
+            x, y = lefts[b, d, t], rights[c, d, t]
+            result[t] += max(x * y, SPECK) if x > 0 and y > 0 else 0.0
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def add_rule(weight, values, count, totals, head):
+    """totals[head] += weight * values, both [lanes]."""
+    a = np.uintp(head)
+    for t in range(np.uintp(count)):
+        totals[a, t] += weight * values[t]
+
+
+@njit(cache=True, nogil=True)
+def careful_rule(weight, values, count, totals, head):
+    """As `add_rule`, but above 0 wherever values are."""
+    for t in range(count):
+        totals[head, t] += weight * values[t] + SPECK if values[t] > 0 else 0.0
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def back_through(
+    lefts, rights, b, c, first, last, count, gradient, grad_lefts, grad_rights, result
+):  # fmt: skip
+    """Backward of `products`, which are filled in as well."""
+    x, y, lanes = np.uintp(b), np.uintp(c), np.uintp(count)
+    for t in range(lanes):
+        result[t] = 0.0
+    for d in range(np.uintp(first), np.uintp(last + 1)):
+        for t in range(lanes):
+            result[t] += lefts[x, d, t] * rights[y, d, t]
+            grad_lefts[x, d, t] += gradient[t] * rights[y, d, t]
+            grad_rights[y, d, t] += gradient[t] * lefts[x, d, t]
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def scalar_product(x, a, y, count):
+    """The sum over the lanes of x[a] y."""
+    total, row = 0.0, np.uintp(a)
+    for t in range(np.uintp(count)):
+        total += x[row, t] * y[t]
+    return total

@@ -1,0 +1,96 @@
+"""log Z of sentences under a sparse grammar as a torch function of the log-weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from inout.kernels.autograd import differentiable_log_partition, gradient_wanted, tangents_by
+from inout.kernels.sparse.arrays import RuleArrays, SentenceArrays
+from inout.kernels.sparse.cpu.passes import Counts, ParsingPasses
+from inout.kernels.sparse.reference import reference_log_partition
+
+
+class Foresight:
+    """What the gradients of log Z will be multiplied by: as the last time, at first by 1.
+
+    With it log Z comes with its gradient from one inside and one outside pass; without, or where
+    it turns out wrong, the backward pass has to make another inside pass. Training calls the same
+    function with the same factors again and again.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.factors = np.ones(size)
+
+
+class _Derivatives:
+    """The passes as `differentiable_log_partition` wants them."""
+
+    def __init__(
+        self,
+        rules: RuleArrays,
+        sentences: SentenceArrays,
+        potentials: tuple[Tensor, Tensor, Tensor],
+        beam: float,
+        foresight: Foresight | None,
+    ) -> None:
+        self.rules, self.sentences, self.beam = rules, sentences, beam
+        self.potentials = tuple(x.detach() for x in potentials)
+        binary, unary, words = (x.numpy() for x in self.potentials)
+        self.passes = ParsingPasses(rules, sentences, binary, unary, words, beam)
+        self.foresight = foresight if gradient_wanted(*potentials) else None
+        self.foreseen: tuple[Counts, NDArray[np.float64]] | None = None
+
+    @property
+    def log_z(self) -> Tensor:
+        if self.foresight is None:
+            return torch.from_numpy(self.passes.log_partition())
+        factors = self.foresight.factors
+        self.foreseen = self.passes.expected_counts(factors), factors
+        return torch.from_numpy(self.foreseen[0].log_z)
+
+    def gradients(self, weights: Tensor) -> tuple[Tensor, ...]:
+        factors = weights.detach().numpy().astype(np.float64)
+        counts = self._foreseen(factors)
+        if counts is None:
+            counts = self.passes.expected_counts(factors)
+            if self.foresight is not None:
+                self.foresight.factors = factors
+        return tuple(torch.from_numpy(x.copy()) for x in counts[1:])
+
+    def _foreseen(self, factors: NDArray[np.float64]) -> Counts | None:
+        if self.foreseen is None:
+            return None
+        counts, expected = self.foreseen
+        # Sentences without a tree have no counts, whatever their factor.
+        same = (factors == expected) | (counts.log_z == -np.inf)
+        return counts if same.all() else None
+
+    def tangents(self, weights: Tensor, directions: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return tangents_by(self.twin, weights, self.potentials, directions)
+
+    def twin(self, binary: Tensor, unary: Tensor, words: Tensor) -> Tensor:
+        return reference_log_partition(self.rules, self.sentences, binary, unary, words, self.beam)
+
+
+def log_partition(
+    rules: RuleArrays,
+    sentences: SentenceArrays,
+    binary_log_weights: Float[Tensor, " r"] | Float[Tensor, "cells r"],
+    unary_log_weights: Float[Tensor, " u"] | Float[Tensor, "cells u"],
+    word_log_weights: Float[Tensor, " entries"],
+    beam: float = 0.0,
+    foresight: Foresight | None = None,
+) -> Float[Tensor, " b"]:
+    """log Z of each sentence, differentiable to any order; float64, on the CPU.
+
+    Weights and beam are those of `ParsingPasses`. Gradients are the expected counts, made by an
+    inside and an outside pass; what the beam drops is taken as fixed. Second and higher derivatives
+    are those of the reference and as slow as it is.
+    """
+    potentials = binary_log_weights, unary_log_weights, word_log_weights
+    passes = _Derivatives(rules, sentences, potentials, beam, foresight)
+    return differentiable_log_partition(passes, passes.twin, *potentials)

@@ -1,0 +1,66 @@
+"""`sample`: random trees of each sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from inout._core.errors import ArgumentError
+from inout.kernels.sparse.cpu import sample as compiled
+from inout.kernels.sparse.cpu.passes import ParsingPasses
+from inout.kernels.sparse.trees import (
+    SentenceTrees,
+    cut,
+    for_each_sentence,
+    most_edges,
+    new_items,
+    no_trees,
+    ways_of,
+)
+
+_sample: Callable[..., Any] = compiled.sample
+
+
+def sample(passes: ParsingPasses, count: int, seed: int) -> list[SentenceTrees]:
+    """For each sentence `count` trees, independent, each as likely as it is given the sentence.
+
+    None for a sentence without a tree. The scores are log-weights, not probabilities. Sample x of
+    sentence b depends on the seed (0 to 2^64 - 1), b and x, not on the number of samples or
+    threads. Cost: an inside pass, then for each sample the rules of its symbols where those have
+    not been met before, and n log(rules of a symbol) + n² otherwise.
+
+    >>> from inout.kernels.sparse.arrays import RuleArrays, SentenceArrays
+    >>> rules = RuleArrays.compile(1, 0, np.array([[0, 0, 0]]), np.empty((0, 2), int))
+    >>> words = SentenceArrays(np.array([0, 3]), np.arange(4), np.zeros(3, np.int32))
+    >>> passes = ParsingPasses(rules, words, np.zeros(1), np.empty(0), np.zeros(3))
+    >>> trees = sample(passes, 1000, seed=1)[0].nodes
+    >>> 450 < sum(int(x[1, 1] == 1) for x in trees) < 550
+    True
+    """
+    if count < 0:
+        raise ArgumentError(f"count must be 0 or more. Got {count}")
+    if not 0 <= seed < 2**64:
+        raise ArgumentError(f"seed must be in 0 to 2^64 - 1. Got {seed}")
+    rules, lengths = passes.rules, passes.sentences.lengths
+    results = [no_trees() for _ in lengths]
+    *scaled, starts = passes.scaled_arguments()
+    *logs, _ = passes.log_arguments()
+    most = most_edges(passes)
+
+    def draw(b: int) -> None:
+        n = int(lengths[b])
+        scores, offsets = np.empty(count), np.zeros(count + 1, np.int64)
+        nodes = np.empty((count * (2 * n - 1), 5), np.int64)
+        found = _sample(
+            tuple(scaled), tuple(logs), ways_of(rules), int(starts[b]), n, rules.root,
+            rules.num_unary_symbols, rules.order, new_items(n, rules.num_symbols, 1), most,
+            np.uint64(seed), b, scores, offsets, nodes,
+        )  # fmt: skip
+        if found:
+            results[b] = cut(scores, offsets, nodes)
+
+    if count:
+        for_each_sentence(passes, draw)
+    return results

@@ -1,0 +1,94 @@
+"""Trees as arrays of nodes, and what all decoders of a batch of sentences have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inout.kernels.sparse.arrays import RuleArrays
+from inout.kernels.sparse.cpu.passes import ParsingPasses
+from inout.kernels.threads import over_batch
+
+Array = NDArray[Any]
+
+
+class BestTrees(NamedTuple):
+    """One tree for each sentence: scores [b], -inf without one, and nodes of each.
+
+    nodes[b] [m 5], parents first, left before right: start, end (exclusive), symbol above the unary
+    rule, number of the unary rule or -1, number of the binary rule or, for a leaf, of its entry.
+    m is 2 n - 1 for n words, less with arcs, 0 without a tree; `leaves` tells which are leaves.
+    """
+
+    scores: Array
+    nodes: list[Array]
+
+
+class SentenceTrees(NamedTuple):
+    """Some trees of one sentence: log-weights [m] and the nodes of each, as in `BestTrees`."""
+
+    scores: Array
+    nodes: list[Array]
+
+
+def leaves(nodes: Array) -> Array:
+    """Which nodes [m 5] are entries [m].
+
+    A node with children is followed by its left one, which starts at the same place.
+
+    >>> leaves(np.array([[0, 3, 0, -1, 7], [0, 2, 1, -1, 5], [2, 3, 1, -1, 4]]))
+    array([False,  True,  True])
+    """
+    found = np.ones(len(nodes), np.bool_)
+    found[:-1] = nodes[1:, 0] != nodes[:-1, 0]
+    return found
+
+
+def ways_of(rules: RuleArrays) -> tuple[Array, ...]:
+    """What walks from the top down read of the rules."""
+    return rules.rule_left, rules.rule_right, rules.head_offsets, rules.head_rules
+
+
+def most_edges(passes: ParsingPasses) -> int:
+    """A bound on the entries and rules, or unary rules, of a symbol over a span."""
+    sentences = passes.sentences
+    entries = sum(
+        int(np.diff(x).max(initial=0)) for x in (sentences.offsets, sentences.arc_offsets)
+    )
+    widest = int(np.diff(passes.rules.head_offsets).max(initial=0))
+    return max(entries + widest, 1 + len(passes.rules.unary_head))
+
+
+def no_trees() -> SentenceTrees:
+    """Those of a sentence without words."""
+    return SentenceTrees(np.empty(0), [])
+
+
+def cut(scores: Array, offsets: Array, nodes: Array) -> SentenceTrees:
+    """Trees out of one array of all their nodes."""
+    return SentenceTrees(scores, [nodes[x:y] for x, y in pairwise(offsets)])
+
+
+def new_items(n: int, num_symbols: int, columns: int) -> Array:
+    """Zeros for each symbol over each span, above and below the unary rules.
+
+    Memory is taken from the system only where they are touched.
+    """
+    return np.zeros((n * (n + 1) * num_symbols, columns), np.int32)
+
+
+def for_each_sentence(passes: ParsingPasses, function: Callable[[int], None]) -> None:
+    """Calls function(b) for each sentence that has words, in threads."""
+    lengths = passes.sentences.lengths
+
+    def part(lo: int, hi: int) -> None:
+        for group in passes.groups[lo:hi]:
+            for b in group:
+                if lengths[b] > 0:
+                    function(int(b))
+
+    over_batch(part, len(passes.groups), passes.work)
