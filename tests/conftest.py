@@ -30,7 +30,7 @@ class UncheckedKernels(MetaPathFinder):
         cls, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         parts = fullname.split(".")
-        compiled = parts[0] == "inout" and parts[-2] in ("cpu", "gpu")
+        compiled = parts[0] == "inout" and parts[-2:-1] in (["cpu"], ["gpu"])
         if compiled and not parts[-1].endswith(("passes", "chart")):
             return PathFinder.find_spec(fullname, path, target)
         return None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from numba import njit
+from inout._core.cpu.compiling import compiled
 
 _COLUMNS = 256  # of a few rows, which then stay in the first cache
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_products(x, y, x_rows, y_rows, firsts, out):
     """out[n] += x[x_rows[i]] * y[y_rows[i]] for all i in firsts[n]..firsts[n + 1].
 

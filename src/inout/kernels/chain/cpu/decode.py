@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from inout._core.cpu.compiling import compiled
 from inout.kernels.chain.cpu.logspace import block_at
 from inout.kernels.forest.cpu.sample import GAMMA, SHIFT_53, UNIT_53, mix
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def viterbi(emissions, transitions, lengths, lo, hi, labels, scores):
     """Fills labels [b n] and scores [b]; ties go to the smaller label, from the end backwards.
 
@@ -58,7 +58,7 @@ def viterbi(emissions, transitions, lengths, lo, hi, labels, scores):
                 label = pointers[t, label]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def merge_best(scores, counts, added, k, merged, origin):
     """The k best of scores[i, :counts[i]] + added[i] over all i, best first; how many there are.
 
@@ -82,7 +82,7 @@ def merge_best(scores, counts, added, k, merged, origin):
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def kbest(emissions, transitions, lengths, lo, hi, k, labels, scores):
     """Fills labels [k b n] and scores [k b] in decreasing order; -inf where there are fewer.
 
@@ -125,7 +125,7 @@ def kbest(emissions, transitions, lengths, lo, hi, k, labels, scores):
                 labels[rank, b, t - 1] = label
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sample(log_alphas, transitions, length, b, seed, first, labels):
     """Fills labels [m n] with samples of element b, drawn backwards from log_alphas [n s].
 

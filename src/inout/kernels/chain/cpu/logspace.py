@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from inout._core.cpu.compiling import compiled
 from inout.kernels.math.cpu.exponential import FAST, exp_below
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def log_sum(values):
     """log of the sum of exp(values), -inf for none."""
     top = values[0]
@@ -28,7 +28,7 @@ def log_sum(values):
     return top + math.log(total)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def block_at(transitions, b, t):
     """The transitions of element b from position t - 1 to t."""
     return transitions[
@@ -36,7 +36,7 @@ def block_at(transitions, b, t):
     ]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def step(alpha, block, tops, totals, following):
     """following[j] = log of the sum over i of exp(alpha[i] + block[i, j]), in float64."""
     size = alpha.shape[0]
@@ -62,7 +62,7 @@ def step(alpha, block, tops, totals, following):
         following[j] = tops[j] + math.log(totals[j]) if totals[j] > 0 else -np.inf
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def forward(emissions, transitions, lengths, b):
     """(log Z, log alphas [n s]) of element b."""
     size, length = emissions.shape[2], lengths[b]
@@ -78,7 +78,7 @@ def forward(emissions, transitions, lengths, b):
     return log_sum(alphas[length - 1]), alphas
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def collect(row, ahead, base, terms, pairs):
     """pairs[j] = exp(base + row[j] + ahead[j]), at most 1, and terms[j] = row[j] + ahead[j]."""
     for j in range(ahead.shape[0]):
@@ -87,7 +87,7 @@ def collect(row, ahead, base, terms, pairs):
         pairs[j] = exp_below(min(base + terms[j], 0.0))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def marginals(emissions, transitions, lengths, b, nodes, pairs):
     """Fills the marginals of element b: nodes [n s] and pairs [n-1 s s], 0 beyond its length."""
     size, length = emissions.shape[2], lengths[b]

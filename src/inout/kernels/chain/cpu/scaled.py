@@ -15,21 +15,21 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from inout._core.cpu.compiling import compiled
 from inout.kernels.math.cpu.exponential import FAST, exp_below
 from inout.kernels.math.cpu.extremes import largest, smallest
 from inout.kernels.math.cpu.products import add_product_of_columns
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def exponentiate(block, shift, factors):
     """factors = exp(block - shift), both flat: one long loop, which vectorises at any size."""
     for k in range(block.shape[0]):
         factors[k] = exp_below(block[k] - shift)
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def spread(alpha, factors, total):
     """total[j] = sum over i of alpha[i] factors[i, j]."""
     size = factors.shape[0]
@@ -47,7 +47,7 @@ def spread(alpha, factors, total):
             total[j] += weight * factors[i, j]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def emit(emission, total, alpha):
     """Sets alpha to total * exp(emission), scaled; returns (scale, shift, smallest entry).
 
@@ -63,7 +63,7 @@ def emit(emission, total, alpha):
     return scale, shift, smallest(alpha)
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def bound_losses(emission, shift, scale, floor, carried, alpha, lost, share):
     """Sets lost[j] so that alpha[j] + lost[j] is at least the true weight; whether that is much.
 
@@ -86,7 +86,7 @@ def bound_losses(emission, shift, scale, floor, carried, alpha, lost, share):
     return much
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def forward(
     emissions, transitions, factors, lengths, lo, hi, limits, alphas, scales, shifts, log_z
 ):
@@ -151,7 +151,7 @@ def forward(
                 log_z[b] = log_sum + math.log(whole)
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def collect(factors, alpha, beta, back, grad):
     """grad[i, j] = alpha[i] factors[i, j] beta[j], and back[i] = its sum over j / alpha[i]."""
     for i in range(factors.shape[0]):
@@ -164,7 +164,7 @@ def collect(factors, alpha, beta, back, grad):
         back[i] = total
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def look_ahead(emission, beta, ahead):
     """ahead[j] = beta[j] exp(emission[j] - its largest)."""
     shift = largest(emission)
@@ -172,21 +172,21 @@ def look_ahead(emission, beta, ahead):
         ahead[j] = beta[j] * exp_below(emission[j] - shift)
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def share_out(alpha, beta, weight, grad):
     """grad[j] = weight alpha[j] beta[j]."""
     for j in range(alpha.shape[0]):
         grad[j] = weight * alpha[j] * beta[j]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def scale_by(values, factor, out):
     """out = factor * values."""
     for j in range(values.shape[0]):
         out[j] = factor * values[j]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def backward(
     emissions, transitions, lengths, lo, hi, tiny,
     alphas, scales, shifts, weights, betas, node_grads, edge_grads, log_z,
@@ -229,7 +229,7 @@ def backward(
                 scale_by(back, one / largest(back), betas[b, t - 1])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def stationary_backward(
     emissions, transposed, lengths, lo, hi, tiny,
     alphas, scales, weights, betas, node_grads, products, slot, log_z,
@@ -269,7 +269,7 @@ def stationary_backward(
             add_product_of_columns(scaled[:last], ahead[:last], products[place])
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def dot(x, y):
     """Scalar product."""
     total = x[0] * y[0]
@@ -278,7 +278,7 @@ def dot(x, y):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def pair_marginals(emissions, transitions, factors, lengths, b, alphas, betas, scales, shifts, out):
     """Fills out [n-1 s s] with the marginals of the pairs of element b, 0 beyond its length."""
     size = emissions.shape[2]

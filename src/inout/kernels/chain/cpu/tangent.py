@@ -10,15 +10,15 @@ that little cancels.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from inout._core.cpu.compiling import compiled
 from inout.kernels.chain.cpu.scaled import dot, pair_marginals, scale_by, share_out, spread
 from inout.kernels.chain.cpu.scaled import look_ahead as meet
 from inout.kernels.math.cpu.exponential import FAST
 from inout.kernels.math.cpu.products import add_product_of_columns
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def look_back(pairs, u_pairs, f, total):
     """total[j] = sum over i of pairs[i, j] (f[i] + u_pairs[i, j])."""
     total[:] = 0
@@ -27,7 +27,7 @@ def look_back(pairs, u_pairs, f, total):
             total[j] += pairs[i, j] * (f[i] + u_pairs[i, j])
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def look_ahead(pairs, u_pairs, f, h, mean, weight, total, out):
     """out = weight * pairs * (f[i] + u + h[j] - mean); total[i] = sum_j pairs (u + h[j])."""
     for i in range(pairs.shape[0]):
@@ -39,7 +39,7 @@ def look_ahead(pairs, u_pairs, f, h, mean, weight, total, out):
         total[i] = row
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def centre(values, masses):
     """Subtract the mean of `values` under `masses` (which sum to one) and return it."""
     mean = values[0] * 0
@@ -50,7 +50,7 @@ def centre(values, masses):
     return mean
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def pair_mean(pairs, u_pairs, h):
     """Sum over i, j of pairs (u_pairs + h[j])."""
     total = h[0] * 0
@@ -60,7 +60,7 @@ def pair_mean(pairs, u_pairs, h):
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def covariances(nodes, pairs, length, u_nodes, u_pairs, weight, node_out, pair_out):
     """Fills weight * Cov[part, U] for the nodes [n s] and pairs [n-1 s s] of one chain; E[U].
 
@@ -95,7 +95,7 @@ def covariances(nodes, pairs, length, u_nodes, u_pairs, weight, node_out, pair_o
     return expected
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def node_marginals(alphas, betas, length, nodes):
     """Fills nodes [n s], up to the length, with the marginals of the labels of one chain."""
     one = alphas.dtype.type(1)
@@ -103,7 +103,7 @@ def node_marginals(alphas, betas, length, nodes):
         share_out(alphas[t], betas[t], one / dot(alphas[t], betas[t]), nodes[t])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def specific_covariances(
     emissions, transitions, factors, lengths, lo, hi, alphas, betas, scales, shifts, log_z,
     u_nodes, u_pairs, weights, node_out, pair_out, expected,
@@ -128,14 +128,14 @@ def specific_covariances(
         )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def multiply(x, y, factor, shift, out):
     """out = factor * x * (y - shift)."""
     for k in range(x.shape[0]):
         out[k] = factor * x[k] * (y[k] - shift)
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def add_product(x, y, out):
     """out = x * (out + y); returns the sum of out."""
     total = x[0] * 0
@@ -145,7 +145,7 @@ def add_product(x, y, out):
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def stationary_element(
     emissions, alphas, betas, scales, factors, transposed, changes, changes_transposed, length,
     u_nodes, weight, node_out, first, second,
@@ -210,7 +210,7 @@ def stationary_element(
     return expected
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def stationary_covariances(
     emissions, lengths, lo, hi, alphas, betas, scales, log_z, factors, transposed, changes,
     changes_transposed, u_nodes, weights, node_out, first, second, slot, expected,

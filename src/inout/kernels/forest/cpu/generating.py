@@ -12,22 +12,18 @@ check for indices from the end and lets loops over lanes become vector instructi
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numba import njit
+
+from inout._core.cpu.compiling import compiled, inner
 
 # What lets the compiler fuse a multiplication and an addition.
 FUSED = {"contract"}
 SUMMED = {"contract", "reassoc"}  # in any order, too
-# Of what only compiled code calls: without a way in from Python it compiles sooner.
-INNER: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-INNER |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 # Differences this far below the grid are what rounding left of zero.
 NOTHING = 2.0**-44
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def means(
     num_axioms, edge_offsets, tail_offsets, tails, mantissas, shares, values, grids, shift
 ):  # fmt: skip
@@ -89,7 +85,7 @@ def means(
     return high, low, differences, moves, plain
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def without_values(num_axioms, edge_offsets, tail_offsets, tails, shares, empty):
     """Whether no item of any derivation of an item has a value [v]; `empty` [v]: of the item."""
     result = empty.copy()
@@ -101,7 +97,7 @@ def without_values(num_axioms, edge_offsets, tail_offsets, tails, shares, empty)
     return result
 
 
-@njit(**INNER, fastmath=FUSED)
+@inner(error_model="numpy", fastmath=FUSED)
 def exponential(values, i, shape, inverses, points, pointwise, out, to):
     """out[to:] = exp(z . values[i]); inverses [n] are 1, 1/2, 1/3, ..."""
     if pointwise:
@@ -124,21 +120,21 @@ def exponential(values, i, shape, inverses, points, pointwise, out, to):
         size *= shape[k]
 
 
-@njit(**INNER)
+@inner(error_model="numpy")
 def fill(value, size, out, to):
     """out[to:] = value."""
     for j in range(size):
         out[to + j] = value
 
 
-@njit(**INNER, fastmath=FUSED)
+@inner(error_model="numpy", fastmath=FUSED)
 def add_scaled(scale, a, at, size, out, to):
     """out[to:] += scale * a[at:]."""
     for j in range(size):
         out[to + j] += scale * a[at + j]
 
 
-@njit(**INNER, fastmath=FUSED)
+@inner(error_model="numpy", fastmath=FUSED)
 def add_product(scale, a, b, size, runs, pointwise, x, to):
     """x[to:] += scale * x[a:] * x[b:]; runs (i, first, last): a's lane i meets b's first..last."""
     if pointwise:
@@ -153,7 +149,7 @@ def add_product(scale, a, b, size, runs, pointwise, x, to):
                 x[to + i + j] += factor * x[b + j]
 
 
-@njit(**INNER, fastmath=FUSED)
+@inner(error_model="numpy", fastmath=FUSED)
 def add_adjoint(scale, x, b, size, runs, pointwise, adjoints, g, to):
     """adjoints[to:] += scale * the adjoint of the factor beside x[b:], of a product's at g."""
     if pointwise:
@@ -168,7 +164,7 @@ def add_adjoint(scale, x, b, size, runs, pointwise, adjoints, g, to):
                 adjoints[to + j] += factor * adjoints[g + i + j]
 
 
-@njit(**INNER, fastmath=SUMMED)
+@inner(error_model="numpy", fastmath=SUMMED)
 def add_dots(scale, adjoints, g, x, a, size, steps, factors, out):
     """out[0] += scale * adjoints[g:] . x[a:], and out[1 + k] the same with z_k x."""
     total = out[0]
@@ -182,7 +178,7 @@ def add_dots(scale, adjoints, g, x, a, size, steps, factors, out):
         out[1 + k] = total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def forward(
     num_axioms, edge_offsets, tail_offsets, tails, shares, rows, moves, differences, own, has_own,
     runs, shape, inverses, points, pointwise, size, one, x,
@@ -234,7 +230,7 @@ def forward(
             add_scaled(1.0, x, spare, size, x, to)
 
 
-@njit(**INNER)
+@inner(error_model="numpy")
 def share_among_tails(
     x, found, number, prefixes, size, runs, pointwise, adjoints, first, second
 ):  # fmt: skip
@@ -257,7 +253,7 @@ def share_among_tails(
     return first, second
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def backward(
     num_axioms, edge_offsets, tail_offsets, tails, shares, rows, moves, differences, own, has_own,
     runs, shape, inverses, points, pointwise, size, one, x,

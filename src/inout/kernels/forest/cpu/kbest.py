@@ -23,7 +23,8 @@ arity. Node 0 stands for "the best derivation of the item", whichever item is me
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from inout._core.cpu.compiling import compiled
 
 # The kernels write np.int64(...) around what they pass on: numba would compile each helper again
 # for a literal and again for an int32, which trebles the seconds of the first call.
@@ -48,7 +49,7 @@ ITEM_COLUMNS = 4
 NONE = -1
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@compiled(forceinline=True)
 def edge_weight(edge, tail_offsets, tails, best):
     """Weight of the best derivation with this edge at its top, without the head's own weight."""
     weight = 0.0
@@ -57,7 +58,7 @@ def edge_weight(edge, tail_offsets, tails, best):
     return weight
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def viterbi(num_axioms, edge_offsets, tail_offsets, tails, item_weights, best, pointer):
     """Fill best [v] and pointer [v]; of equal edges the first wins."""
     for item in range(num_axioms):
@@ -76,7 +77,7 @@ def viterbi(num_axioms, edge_offsets, tail_offsets, tails, item_weights, best, p
         pointer[item] = chosen if highest > -np.inf else -1
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@compiled(forceinline=True)
 def sift_down(heap_weights, heap_edges, begin, size, hole):
     """Move the entry at `hole` down to its place in the heap of `size` entries at `begin`."""
     weight = heap_weights[begin + hole]
@@ -100,7 +101,7 @@ def sift_down(heap_weights, heap_edges, begin, size, hole):
     heap_edges[begin + hole] = edge
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def open_item(item, forest, items):
     """Heap the best derivation of every edge of the item but the best edge, in O(edges).
 
@@ -123,7 +124,7 @@ def open_item(item, forest, items):
     state[item, OPENED] = 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def precedes(a, b, nodes):
     """Whether node a comes before node b, two different nodes of one item."""
     links, edges, weights = nodes
@@ -151,7 +152,7 @@ def precedes(a, b, nodes):
     return before
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def meld(a, b, nodes):
     """Top of the pairing heap made of the heaps a and b."""
     if a == 0:
@@ -166,7 +167,7 @@ def meld(a, b, nodes):
     return a
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def without_top(top, nodes):
     """Top of the pairing heap left when its top is taken off (two passes over its children)."""
     links = nodes[0]
@@ -189,7 +190,7 @@ def without_top(top, nodes):
     return top
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_candidate(new, last, position, child, item, forest, state, nodes):
     """Whether node `new`, which is `last` with another child at `position`, is a candidate."""
     edge_offsets, tail_offsets, tails, item_weights, best, pointer = forest
@@ -221,7 +222,7 @@ def add_candidate(new, last, position, child, item, forest, state, nodes):
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def take_next(new, item, edge_offsets, items, nodes):
     """Whether node `new` was used to make the best candidate of the item its next derivation."""
     state, waiting, heap_weights, heap_edges = items
@@ -259,7 +260,7 @@ def take_next(new, item, edge_offsets, items, nodes):
     return node == new
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def grown(array, size):
     """Copy of the rows with room for `size` of them."""
     result = np.empty((size, array.shape[1]), array.dtype)
@@ -269,7 +270,7 @@ def grown(array, size):
     return result
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def grown_vector(array, size):
     """Copy of the vector with room for `size` entries."""
     result = np.empty(size, array.dtype)
@@ -278,7 +279,7 @@ def grown_vector(array, size):
     return result
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def search(num_axioms, forest, root, k, max_nodes, items):
     """Number of derivations found, k at most, and the nodes; 0 if there are too many nodes.
 
@@ -349,7 +350,7 @@ def search(num_axioms, forest, root, k, max_nodes, items):
     return found, links, edges, weights
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def measure(num_axioms, forest, root, root_nodes, nodes, best_sizes, node_sizes, limit):
     """Edges in all derivations of the root together, cut at limit; sizes of all their subtrees."""
     edge_offsets, tail_offsets, tails, item_weights, best, pointer = forest
@@ -398,7 +399,7 @@ def measure(num_axioms, forest, root, root_nodes, nodes, best_sizes, node_sizes,
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def walk(
     num_axioms,
     forest,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from inout._core.cpu.compiling import compiled
 
 # What stands for the level of an item that has none: not met yet, being worked on, or without
 # any derivation.
 WAITING, OPEN, UNDERIVABLE = -3, -2, -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def group_by_head(heads, tail_offsets, tails, num_items):
     """(edge_offsets [v+1], tail_offsets [e+1], tails [t]): the edges by head, else in their order.
 
@@ -39,7 +40,7 @@ def group_by_head(heads, tail_offsets, tails, num_items):
     return edge_offsets, new_tail_offsets, new_tails
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def set_level(item, is_axiom, edge_offsets, tail_offsets, tails, level, live):
     """Whether all edges of the item are live; sets its level and theirs, given the tails' levels.
 
@@ -64,7 +65,7 @@ def set_level(item, is_axiom, edge_offsets, tail_offsets, tails, level, live):
     return all_live
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def depth_first(is_axiom, edge_offsets, tail_offsets, tails, goals, cursor, level, live):
     """(items in postorder, whether all their edges are live, cycle); sets level [v] and live [e].
 
@@ -106,7 +107,7 @@ def depth_first(is_axiom, edge_offsets, tail_offsets, tails, goals, cursor, leve
     return postorder[:finished], all_live, stack[:0].copy()
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def drop_unused(level, live, postorder, edge_offsets, tail_offsets, tails, goals):
     """Set the level of items that no goal reaches over live edges to WAITING, in place."""
     used = np.zeros(level.shape[0], dtype=np.bool_)
@@ -123,7 +124,7 @@ def drop_unused(level, live, postorder, edge_offsets, tail_offsets, tails, goals
                     used[tails[t]] = True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def emit(level, live, edge_offsets, tail_offsets, tails):
     """(old item of every new one, edge_offsets, tail_offsets, tails, level_offsets).
 

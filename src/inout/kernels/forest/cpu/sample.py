@@ -9,7 +9,9 @@ on the number of threads. The kernels release the interpreter lock, and threads 
 from __future__ import annotations
 
 import numpy as np
-from numba import config, njit
+from numba import config
+
+from inout._core.cpu.compiling import compiled
 
 # The cores this process may use, unless the variable of that name says otherwise.
 NUM_THREADS: int = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
@@ -27,7 +29,7 @@ SHIFT_53 = np.uint64(11)
 UNIT_53 = 2.0**-53
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def alias_tables(edge_offsets, probabilities, accept, alias):
     """Fill accept [e] and alias [e] by the method of Vose, item by item."""
     widest = 0
@@ -79,7 +81,7 @@ def alias_tables(edge_offsets, probabilities, accept, alias):
                 alias[work[i]] = heaviest
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def mix(x):
     """A one-to-one scrambling of the 64 bits: the output function of splitmix64."""
     x = (x ^ (x >> SHIFT_1)) * FACTOR_1
@@ -87,7 +89,7 @@ def mix(x):
     return x ^ (x >> SHIFT_3)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sample_range(num_axioms, forest, tables, roots, seed, first, last, limit, offsets, edges, fill):
     """Sizes of the samples first .. last-1 in `offsets`, or (fill) their edges in `edges`."""
     edge_offsets, tail_offsets, tails = forest

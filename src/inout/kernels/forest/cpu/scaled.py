@@ -15,7 +15,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from inout._core.cpu.compiling import compiled
 
 STEP = 256 * math.log(2.0)
 # STEP in two parts, the first with 20 spare bits, so that x * STEP_HIGH is exact.
@@ -29,7 +30,7 @@ PRODUCT_HIGH, PRODUCT_LOW = 2.0**512, 2.0**-512
 LOG_DOT, COUNT, COUNT_DOT = 0, 1, 2
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def normalise(m, x):
     """(m, x) with m brought into [2**-128, 2**128); m >= 0."""
     if m == 0.0:
@@ -43,7 +44,7 @@ def normalise(m, x):
     return m, x
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def add_scaled(m, x, n, y):
     """The sum of two values whose exponents differ."""
     m, x = normalise(m, x)
@@ -59,7 +60,7 @@ def add_scaled(m, x, n, y):
     return m, x
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def scaled_exp(w):
     """exp(w) as a pair."""
     if w == -np.inf:
@@ -72,7 +73,7 @@ def scaled_exp(w):
     return normalise(math.exp(rest), x)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def product(first, last, tails, mantissas, exponents, scaled):
     """The product of the values of tails[first:last]; `scaled`: whether any exponent is not 0."""
     m, x = 1.0, 0.0
@@ -88,7 +89,7 @@ def product(first, last, tails, mantissas, exponents, scaled):
     return m, x
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def ordinary(m, x):
     """m * 2**(256 x) as one float, for pairs known to be of ordinary size."""
     while x > 0.0 and 0.0 < m < np.inf:
@@ -100,7 +101,7 @@ def ordinary(m, x):
     return m
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def inside(num_axioms, edge_offsets, tail_offsets, tails, weights):
     """(mantissas [v], exponents [v], shares [e]): values of all items, shares of all edges.
 
@@ -144,7 +145,7 @@ def inside(num_axioms, edge_offsets, tail_offsets, tails, weights):
     return mantissas, exponents, shares
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def log_values(mantissas, exponents):
     """Natural logarithms of values."""
     logs = np.empty(mantissas.shape[0])
@@ -154,7 +155,7 @@ def log_values(mantissas, exponents):
     return logs
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def outside(num_axioms, edge_offsets, tail_offsets, tails, mantissas, shares, seeds):
     """Expected counts [v]: the gradient of sum(seeds * log value) in all items' log-weights."""
     num_items = edge_offsets.shape[0] - 1
@@ -172,7 +173,7 @@ def outside(num_axioms, edge_offsets, tail_offsets, tails, mantissas, shares, se
     return counts
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def tangent(num_axioms, edge_offsets, tail_offsets, tails, mantissas, shares, seeds, direction):
     """Derivatives (log values [v], counts [v]) when the log-weights move along `direction` [v].
 

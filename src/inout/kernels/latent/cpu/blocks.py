@@ -15,13 +15,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from inout._core.cpu.compiling import compiled
 
 NOTHING = -(1 << 28)
 FLAGS = {"reassoc", "contract"}  # sums of products may be taken in any order
 
 
-@njit(cache=True, nogil=True, fastmath=FLAGS)
+@compiled(fastmath=FLAGS)
 def normalise(values, start, end):
     """Brings the largest of values[start:end] to the range from 1/2 to 1: the exponent taken."""
     largest = 0.0
@@ -41,7 +42,7 @@ def normalise(values, start, end):
     return exponent
 
 
-@njit(cache=True, nogil=True, fastmath=FLAGS)
+@compiled(fastmath=FLAGS)
 def add_scaled(target, first, size, exponent, source, source_first, source_exponent):
     """Adds source · 2^source_exponent to target · 2^exponent: the target's new exponent."""
     into, added = target[first : first + size], source[source_first : source_first + size]
@@ -60,7 +61,7 @@ def add_scaled(target, first, size, exponent, source, source_first, source_expon
     return source_exponent
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def find_block_exponents(offsets, group_rules, parameters, found):
     """Fills found [r], NOTHING so far, for the rules of groups: with m of the largest entry 2^m."""
     for g in range(group_rules.shape[0]):
@@ -74,7 +75,7 @@ def find_block_exponents(offsets, group_rules, parameters, found):
                 found[rule] = math.frexp(largest)[1]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def scale_for(block_exponent):
     """The power of two to multiply with ahead of a block, for products that are in range.
 
@@ -87,7 +88,7 @@ def scale_for(block_exponent):
     return 0
 
 
-@njit(cache=True, nogil=True, fastmath=FLAGS)
+@compiled(fastmath=FLAGS)
 def sum_of_edges(graph, starts, values, exponents, group, left_size, right_size, outer):
     """Σ of the outer products [m_b m_c] of a group's edges: their exponent."""
     ends, lefts, rights = graph[2], graph[3], graph[4]
@@ -122,7 +123,7 @@ def sum_of_edges(graph, starts, values, exponents, group, left_size, right_size,
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=FLAGS)
+@compiled(fastmath=FLAGS)
 def dot(left, first, right, second, size):
     """Σ left[first + x] · right[second + x]."""
     ones, others = left[first : first + size], right[second : second + size]
@@ -132,7 +133,7 @@ def dot(left, first, right, second, size):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=FLAGS)
+@compiled(fastmath=FLAGS)
 def inside(grammar, graph, parameters, leaves, leaf_offsets, starts, values, exponents):
     """Fills values and exponents; grammar: (rules, sizes, offsets, exponents of the blocks), graph:
     (heads, rules, ends, lefts, rights)."""
@@ -174,7 +175,7 @@ def inside(grammar, graph, parameters, leaves, leaf_offsets, starts, values, exp
             exponents[head] = NOTHING if shift == NOTHING else exponents[head] + shift
 
 
-@njit(cache=True, nogil=True, fastmath=FLAGS)
+@compiled(fastmath=FLAGS)
 def outside(grammar, graph, parameters, starts, values, exponents, outs, out_exponents, shares):
     """Completes outs, which hold the seeds of the roots; shares [e]: mass of each edge, if wanted.
 
@@ -237,13 +238,13 @@ def outside(grammar, graph, parameters, starts, values, exponents, outs, out_exp
             )
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def ldexp(value, exponent):
     """value · 2^exponent for any exponent."""
     return math.ldexp(value, min(max(exponent, -3000), 3000))
 
 
-@njit(cache=True, nogil=True, fastmath=FLAGS)
+@compiled(fastmath=FLAGS)
 def gradient(grammar, graph, order, starts, values, exponents, outs, out_exponents, found):
     """Adds outside ⊗ inside ⊗ inside of all edges of the groups in `order` to found [p]."""
     rules, sizes, offsets = grammar[:3]
@@ -274,7 +275,7 @@ def gradient(grammar, graph, order, starts, values, exponents, outs, out_exponen
                 row[y] += out * outer[y]
 
 
-@njit(cache=True, nogil=True, fastmath=FLAGS)
+@compiled(fastmath=FLAGS)
 def leaf_gradient(leaves, leaf_offsets, starts, outs, out_exponents, found):
     """Adds the outside vectors of the leaves to found [p]."""
     for x in range(leaves.shape[0]):
@@ -285,7 +286,7 @@ def leaf_gradient(leaves, leaf_offsets, starts, outs, out_exponents, found):
             found[leaf_offsets[x] + y] += ldexp(outs[starts[item] + y], out_exponents[item])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def reach(grammar, graph, exponents, heights, spread, owners, worst):
     """Raises worst [owners] to the largest block · outside · left · right of edges, as exponents.
 
@@ -314,7 +315,7 @@ def reach(grammar, graph, exponents, heights, spread, owners, worst):
                 heights[right] = log_of_sum(heights[right], to_right + low)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def log_of_sum(first, second):
     """log₂(2^first + 2^second)."""
     if first < second:

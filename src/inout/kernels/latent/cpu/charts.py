@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from inout._core.cpu.compiling import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def longer(row):
     """The row with room for twice as much."""
     made = np.empty(2 * row.shape[0], row.dtype)
@@ -14,7 +15,7 @@ def longer(row):
     return made
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def longer_spans(rows):
     """The same for rows of two."""
     made = np.empty((2 * rows.shape[0], 2), rows.dtype)
@@ -22,7 +23,7 @@ def longer_spans(rows):
     return made
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def chart(n, rules, head_offsets, leaf_positions, leaf_symbols, allowed, most_edges):
     """(symbols [v], spans [v 2], heads [g], rules [g], ends [g+1], lefts [e], rights [e]).
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from inout._core.cpu.compiling import compiled
 from inout.kernels.forest.cpu.sample import GAMMA, mix
 from inout.kernels.sparse.cpu.sample import draw, next_uniform
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def best_edges(graph, item_gains, edge_gains, ties, best, second, choices):
     """Fills best [v], the largest sum below each item, and choices [v], its (group, edge).
 
@@ -36,7 +36,7 @@ def best_edges(graph, item_gains, edge_gains, ties, best, second, choices):
                 choices[head, 0], choices[head, 1] = g, e
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def walk(graph, choices, root, items, groups):
     """Writes the items of a tree in preorder and their groups, -1 for leaves: how many."""
     lefts, rights = graph[3], graph[4]
@@ -54,7 +54,7 @@ def walk(graph, choices, root, items, groups):
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def weigh_edges(grammar, graph, first_groups, starts, logs, item, value, sums):
     """Writes the running totals of the shares of an item's edges: how many there are.
 
@@ -79,7 +79,7 @@ def weigh_edges(grammar, graph, first_groups, starts, logs, item, value, sums):
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def draw_values(grammar, graph, starts, logs, item, value, group, edge, uniform, sums):
     """The latent values of both children of an edge."""
     rules, sizes, offsets, parameters = grammar
@@ -100,7 +100,7 @@ def draw_values(grammar, graph, starts, logs, item, value, group, edge, uniform,
     return found // right_size, found % right_size
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sample(grammar, graph, first_groups, starts, logs, roots, root_sums, rooms, seed, found):
     """Fills found [n 2w-1] with the items of trees, each in preorder.
 

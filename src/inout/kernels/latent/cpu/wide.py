@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from inout._core.cpu.compiling import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add(values, exponents, place, value, exponent):
     """Adds value · 2^exponent to one entry."""
     if value == 0.0:
@@ -29,7 +30,7 @@ def add(values, exponents, place, value, exponent):
     values[place], exponents[place] = total, own + more if total != 0.0 else 0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def copy(values, exponents, place, parameters, first, size):
     """Entries from parameters."""
     for x in range(size):
@@ -37,7 +38,7 @@ def copy(values, exponents, place, parameters, first, size):
         values[place + x], exponents[place + x] = value, exponent
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sum_of_edges(graph, starts, values, exponents, group, left_size, right_size, outer, powers):
     """Σ of the outer products [m_b m_c] of a group's edges."""
     ends, lefts, rights = graph[2], graph[3], graph[4]
@@ -53,7 +54,7 @@ def sum_of_edges(graph, starts, values, exponents, group, left_size, right_size,
                 )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def find_wanted(graph, wanted):
     """Marks all that is below marked items."""
     heads, ends, lefts, rights = graph[0], graph[2], graph[3], graph[4]
@@ -63,7 +64,7 @@ def find_wanted(graph, wanted):
                 wanted[lefts[e]], wanted[rights[e]] = True, True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def inside(grammar, graph, parameters, leaves, leaf_offsets, wanted, starts, values, exponents):
     """Fills values and exponents, zero so far."""
     rules, sizes, offsets = grammar[:3]
@@ -89,7 +90,7 @@ def inside(grammar, graph, parameters, leaves, leaf_offsets, wanted, starts, val
                 x += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def outside(
     grammar, graph, parameters, wanted, starts, values, exponents, outs, out_exponents, shares
 ):
@@ -132,7 +133,7 @@ def outside(
             shares[e] = ldexp(total[0], total_exponent[0])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def gradient(grammar, graph, wanted, starts, values, exponents, outs, out_exponents, found):
     """Adds outside ⊗ inside ⊗ inside of all edges to found [p]."""
     rules, sizes, offsets = grammar[:3]
@@ -152,7 +153,7 @@ def gradient(grammar, graph, wanted, starts, values, exponents, outs, out_expone
                 x += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_up(places, rows, values, exponents, factors, factor_exponents, totals, total_exponents):
     """Adds the products of value places[x] and factor x to the total of rows[x]."""
     for x in range(places.shape[0]):
@@ -163,7 +164,7 @@ def add_up(places, rows, values, exponents, factors, factor_exponents, totals, t
         )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def ldexp(value, exponent):
     """value · 2^exponent for any exponent."""
     return math.ldexp(value, min(max(exponent, -3000), 3000))

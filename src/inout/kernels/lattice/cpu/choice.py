@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from inout._core.cpu.compiling import compiled
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline="always")
 def _is_worse(values, size, a, b):
     """Whether element a should be left out rather than b; of equal ones the later in order."""
     if values[a] != values[b]:
@@ -14,7 +15,7 @@ def _is_worse(values, size, a, b):
     return a % size > b % size or (a % size == b % size and a > b)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _sift(heap, count, values, size):
     """Put the root of a heap, whose worst element is to be at the root, into its place."""
     place = 0
@@ -30,7 +31,7 @@ def _sift(heap, count, values, size):
         place = worst
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def choose(values, allowed, size, wanted, heap, active):
     """Mark the `wanted` elements with the largest values above -inf; returns how many are new."""
     count = 0

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from inout._core.cpu.compiling import compiled
 from inout.kernels.lattice.cpu.histories import IS_FULL, child, row
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _shown(streams, inputs, strings, s, node, latest):
     """The symbols that stream s shows of a context, the latest first; returns their number."""
     shows, places, widths, pairs, next_input, lengths, ranges, num_actions, deepest = streams
@@ -27,7 +27,7 @@ def _shown(streams, inputs, strings, s, node, latest):
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def grow_rows(graph, streams, table, num_weights, strings, slots, edge_weights, least):
     """Fill in slot_rows of all slots with an edge whose weight is beyond ±least.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from inout._core.cpu.compiling import compiled
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 SHIFT = np.uint64(32)
@@ -15,13 +16,13 @@ NODES, WEIGHTS, IS_FULL = 0, 1, 2
 GROW_NOTHING, GROW_NODES, GROW_ROWS = 0, 1, 2
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline="always")
 def _slot(key, size):
     code = np.uint64(key) * MULTIPLIER
     return np.int64((code ^ (code >> SHIFT)) & np.uint64(size - 1))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def insert(keys, values, key, value):
     """Put a key that is not there yet into the table."""
     slot = _slot(key, len(keys))
@@ -31,7 +32,7 @@ def insert(keys, values, key, value):
     values[slot] = value
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def reinsert(keys, values, new_keys, new_values):
     """Move all keys into a larger table."""
     for old in range(len(keys)):
@@ -39,7 +40,7 @@ def reinsert(keys, values, new_keys, new_values):
             insert(new_keys, new_values, keys[old], values[old])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def child(keys, values, row_starts, counts, stride, node, symbol, grow):
     """The node of a string with one symbol more, -1 if there is none; new if `grow`.
 
@@ -67,7 +68,7 @@ def child(keys, values, row_starts, counts, stride, node, symbol, grow):
     return values[slot]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def row(row_starts, counts, node, width, num_weights, grow):
     """Where the weights of a node begin, -1 if it has none; new ones if `grow`."""
     if node < 0:
@@ -84,7 +85,7 @@ def row(row_starts, counts, node, width, num_weights, grow):
     return start
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def strings(table, firsts, lasts, symbols, nodes, grow):
     """The node of each of many strings; `nodes` holds the nodes to start from, and the result."""
     keys, values, row_starts, counts, stride = table
@@ -95,7 +96,7 @@ def strings(table, firsts, lasts, symbols, nodes, grow):
         nodes[s] = node
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def rows(table, nodes, width, num_weights, grow, starts):
     """Where the weights of many nodes begin."""
     keys, values, row_starts, counts, stride = table
@@ -103,7 +104,7 @@ def rows(table, nodes, width, num_weights, grow, starts):
         starts[s] = row(row_starts, counts, nodes[s], width, num_weights, grow)
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@compiled(fastmath={"reassoc", "contract"})
 def add_gradient(slots, actions, places, edge_weights, scale, gradient, touched, num_touched):
     """Add the weights of edges to the gradient of all rows that scored them.
 
@@ -137,7 +138,7 @@ def add_gradient(slots, actions, places, edge_weights, scale, gradient, touched,
     return num_touched
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def adagrad(weights, gradient, squares, touched, num_touched, step, delta):
     """weights += step · gradient / (delta + √squares) where the gradient is not 0; clears it."""
     for t in range(num_touched):

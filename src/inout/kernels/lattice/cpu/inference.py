@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from inout._core.cpu.compiling import compiled
 from inout.kernels.math.cpu.exponential import exp_below
 
 # `lattice` is (firsts, node_offsets, slot_offsets, slot_nodes, edge_offsets, edge_targets,
 # sizes): see `Lattice`. sizes[c] is the number of actions into column c.
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def forward(lattice, scores, values):
     """log of the sum over all paths from the beginning to each context."""
     firsts, node_offsets, slot_offsets, slot_nodes, edge_offsets, edge_targets, sizes = lattice
@@ -44,7 +44,7 @@ def forward(lattice, scores, values):
             values[v] = np.log(values[v]) + largest[v - lo] if values[v] > 0 else -np.inf
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@compiled(fastmath={"contract"})
 def backward(lattice, scores, values, mass, posteriors):
     """log of the sum over all paths from each context to the end; probabilities.
 
@@ -108,7 +108,7 @@ def backward(lattice, scores, values, mass, posteriors):
                     mass[into[i]] += shares[i]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def kbest(lattice, scores, values, edges, offsets):
     """The k best paths of each example as edges, in order; `values` [v k]: of those to a context.
 
@@ -158,7 +158,7 @@ def kbest(lattice, scores, values, edges, offsets):
             offsets[at + 1] = offsets[at] + length
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def count_actions(edge_offsets, first_actions, sizes, rows, edge_weights, counts):
     """Add up the weights of the edges of each emission row by action."""
     for c in range(len(sizes)):

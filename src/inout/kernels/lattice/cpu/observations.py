@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from inout._core.cpu.compiling import compiled
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@compiled(fastmath={"reassoc", "contract"})
 def scores(offsets, indices, values, first, weights, out):
     """out[p] = Σ values · weights[indices] over the features of position first + p."""
     for p in range(len(out)):
@@ -18,7 +19,7 @@ def scores(offsets, indices, values, first, weights, out):
                 own[i] += value * row[i]
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@compiled(fastmath={"reassoc", "contract"})
 def add_gradient(offsets, indices, values, first, slopes, gradient):
     """The transpose: gradient[indices] += values · slopes[p] over the features of first + p."""
     for p in range(len(slopes)):
@@ -29,7 +30,7 @@ def add_gradient(offsets, indices, values, first, slopes, gradient):
                 row[i] += value * own[i]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def adagrad(offsets, indices, first, count, weights, gradient, squares, step, delta):
     """A step on the weights of the features of some positions, whose gradient is cleared."""
     for k in range(offsets[first], offsets[first + count]):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from numba import njit
-
+from inout._core.cpu.compiling import compiled
 from inout.kernels.lattice.cpu.histories import GROW_NODES, GROW_ROWS, child, row
 from inout.kernels.math.cpu.exponential import FAST
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def remember(streams, table, stars, strings, inputs, first, last, history, memory, walked, grow):
     """The histories of new contexts first to last, which differ from ⋆…⋆."""
     shows, places, widths, pairs, next_input, lengths, ranges, num_actions, deepest = streams
@@ -53,7 +52,7 @@ def remember(streams, table, stars, strings, inputs, first, last, history, memor
                     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def find_rows(streams, table, num_weights, history, nodes, first, given, grow, found):
     """The rows of weights that score the actions of a column after each of some contexts."""
     symbols, places, widths, pairs, next_input, lengths, ranges, num_actions, deepest = streams
@@ -76,7 +75,7 @@ def find_rows(streams, table, num_weights, history, nodes, first, given, grow, f
                 has_row |= found[slot, f] >= 0
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def score(
     found, nodes, lens, escape, emissions, emission_row, places, first, size, weights, scores
 ):
@@ -100,7 +99,7 @@ def score(
                     own[i] += weight[i]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def score_edges(graph, places, weights, emissions, escape, lens, slots, edge_offsets, scores):
     """The scores of all edges of a lattice under other weights."""
     first_actions, end_actions, rows = graph

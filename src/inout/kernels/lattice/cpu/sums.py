@@ -6,13 +6,13 @@ An element is a class of slots followed by an action: number class · actions + 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from inout._core.cpu.compiling import compiled
 from inout.kernels.lattice.cpu.targets import action, add_logs
 from inout.kernels.math.cpu.exponential import FAST, exp_below
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def sum_classes(scores, forward, nodes, order, starts, num_classes, size, sums, spare):
     """log of the mass of each element."""
     largest, shares = spare
@@ -46,7 +46,7 @@ def sum_classes(scores, forward, nodes, order, starts, num_classes, size, sums, 
             own[i] = np.log(own[i]) + largest[i] if own[i] > 0 else -np.inf
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@compiled(fastmath={"contract"})
 def add_forward(values, into, base, last, forward, spare):
     """forward[v] = log Σ exp(values) of the elements that go into context v, base to last."""
     largest, shares = spare
@@ -74,7 +74,7 @@ def add_forward(values, into, base, last, forward, spare):
 # of it, as [v, symbols written - written[0] of its column]. See `targets`.
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _written_before(written, sources):
     """The least and the largest number of symbols written at some columns."""
     low, high = written[0, sources[0]], written[1, sources[0]]
@@ -84,7 +84,7 @@ def _written_before(written, sources):
     return low, high
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sum_targets(
     spelling, sources, first, size, nodes, columns, order, starts, num_classes, scores, sums,
     class_aims,
@@ -111,7 +111,7 @@ def sum_targets(
             class_aims[k, t - low] = total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_targets(spelling, sources, c, first, size, num_classes, into, base, last, class_aims):
     """The mass of each context of column c, base to last, that spells so much of the target."""
     symbols, string, written, aims = spelling

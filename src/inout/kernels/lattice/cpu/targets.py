@@ -8,10 +8,11 @@ written - lows[c]].
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from inout._core.cpu.compiling import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def written(columns, targets, lows, highs):
     """How many symbols can be written at each column; returns the largest number of choices.
 
@@ -36,7 +37,7 @@ def written(columns, targets, lows, highs):
     return width
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def action(target_symbols, first, size, string, t):
     """(number of the action that writes the next symbol, -1: none; symbols written by then)."""
     if target_symbols[first] < 0:
@@ -47,7 +48,7 @@ def action(target_symbols, first, size, string, t):
     return (i if 0 <= i < size else -1), t + 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_logs(a, b):
     """log(exp a + exp b)."""
     if a < b:
@@ -55,7 +56,7 @@ def add_logs(a, b):
     return a if b == -np.inf else a + np.log1p(np.exp(b - a))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def constrained(lattice, columns, scores, targets, ranges, sizes_of_states, log_z, posteriors):
     """log of the sum over the paths that write the target of each example; posteriors of edges."""
     firsts, node_offsets, slot_offsets, slot_nodes, edge_offsets, edge_targets, sizes = lattice
@@ -113,7 +114,7 @@ def constrained(lattice, columns, scores, targets, ranges, sizes_of_states, log_
                     start += sizes[c]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def best_given(lattice, columns, scores, targets, ranges, sizes_of_states, edges, offsets, found):
     """The best path of each example that writes its target, as edges in order; its score.
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import overload
+
+from inout._core.cpu.compiling import compiled
 
 # Everything that lets the compiler reorder and fuse; -inf and NaN keep their meaning.
 FAST = {"reassoc", "contract", "nsz", "arcp"}
@@ -31,7 +33,7 @@ def exp_below(x):
     raise NotImplementedError
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@compiled(fastmath={"contract"})
 def _exp32(x):
     y = max(x, LOW32)
     k = np.floor(y * PER_LN2_32 + HALF32)
@@ -47,7 +49,7 @@ def _exp32(x):
     return p * power if x >= LOW32 else ZERO32
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@compiled(fastmath={"contract"})
 def _exp64(x):
     y = max(x, LOW64)
     k = np.floor(y * PER_LN2_64 + 0.5)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from inout._core.cpu.compiling import compiled
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 SHIFT = np.uint64(29)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _hash(rows, r):
     code = MULTIPLIER
     for c in range(rows.shape[1]):
@@ -18,7 +19,7 @@ def _hash(rows, r):
     return code
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _copy_rows(target, first, source, start, size):
     # Written out: numba takes seconds to compile an assignment of slices, and this is on the way
     # of every first call.
@@ -27,7 +28,7 @@ def _copy_rows(target, first, source, start, size):
             target[first + r, c] = source[start + r, c]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _rehash(slots, store, count):
     for s in range(slots.shape[0]):
         slots[s] = -1
@@ -39,7 +40,7 @@ def _rehash(slots, store, count):
         slots[slot] = r
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def intern(slots, store, count, rows):
     """(number [n] of every row, slots, store, count) with the new rows added.
 

@@ -8,13 +8,14 @@ into pieces. That also makes the sums the same on any number of threads.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from inout._core.cpu.compiling import compiled
 
 LIMIT = 2**18
 ROWS = 32  # of a piece that is cut in two directions
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def pieces(rows, inner, columns):
     """(rows, of what is cut besides) of a piece; the second is 0 if cutting the rows is enough.
 
@@ -27,7 +28,7 @@ def pieces(rows, inner, columns):
     return step, max(LIMIT // (step * columns), 1)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def copy_columns(x, first, out):
     """out = x[:, first:first + columns of out]."""
     for i in range(out.shape[0]):
@@ -35,7 +36,7 @@ def copy_columns(x, first, out):
             out[i, j] = x[i, first + j]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def multiply(x, y, out):
     """out [m l] = x [m k] @ y [k l]."""
     rows, inner = x.shape
@@ -57,7 +58,7 @@ def multiply(x, y, out):
                 add(part.reshape(part.size), out[first:last].reshape(part.size))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def multiply_transposed(x, y, out):
     """out [m l] = x [m k] @ y.T, y [l k]."""
     rows, columns = x.shape[0], y.shape[0]
@@ -76,7 +77,7 @@ def multiply_transposed(x, y, out):
                     out[first + i, low + j] = part[i, j]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_product_of_columns(x, y, out):
     """out [k l] += x.T @ y of x [m k] and y [m l]."""
     rows, columns = x.shape
@@ -97,7 +98,7 @@ def add_product_of_columns(x, y, out):
             add(part.reshape(part.size), out[low:high].reshape(part.size))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add(x, out):
     """out += x, both flat."""
     for k in range(out.shape[0]):

@@ -6,8 +6,8 @@ Potentials and trees as there.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from inout._core.cpu.compiling import compiled
 from inout.kernels.pcfg.cpu.decode import NONE, best_edge, best_scores, join, room_for
 from inout.kernels.pcfg.cpu.logspace import symbols_of
 
@@ -21,14 +21,14 @@ FIRST, LAST, HEAP, OPENED = range(4)
 COLUMNS = 8
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def push(stack, depth, i, j, a, more):
     """Writes a span, its symbol and one more number onto a stack; returns its new depth."""
     stack[depth, 0], stack[depth, 1], stack[depth, 2], stack[depth, 3] = i, j, a, more
     return depth + 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def write_node(tables, place, k, p, q, score):
     """Writes a best derivation of an edge, which is in no list and no heap yet."""
     _, nodes, scores = tables
@@ -38,14 +38,14 @@ def write_node(tables, place, k, p, q, score):
     scores[place] = score
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def edge_of(nodes, node):
     """(k, B, C) of a derivation."""
     edge = nodes[node, SPLIT], nodes[node, LEFT], nodes[node, RIGHT]
     return np.int64(edge[0]), np.int64(edge[1]), np.int64(edge[2])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def meld(nodes, scores, x, y):
     """The top of the pairing heap made of the heaps with tops x and y; 0 is the empty heap."""
     if x == 0 or y == 0:
@@ -57,7 +57,7 @@ def meld(nodes, scores, x, y):
     return x
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def without_top(nodes, scores, top):
     """The top of the pairing heap when its top is taken off: its children by pairs, then all."""
     pairs, node = np.int64(0), np.int64(nodes[top, HEAP_CHILD])
@@ -75,7 +75,7 @@ def without_top(nodes, scores, top):
     return node
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def keep_best(kept, edges, count, score, edge):
     """Puts an edge among the best ones, a heap with the worst on top: how many there are now."""
     limit = kept.shape[0]
@@ -99,7 +99,7 @@ def keep_best(kept, edges, count, score, edge):
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def open_item(chart, tables, used, i, j, a, kept, edges):
     """Makes candidates of the best edges of symbol a over i..j: how many nodes there are then.
 
@@ -133,7 +133,7 @@ def open_item(chart, tables, used, i, j, a, kept, edges):
     return used
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_candidate(chart, tables, place, i, j, a, last, left, right):
     """Writes derivation `last` of a over i..j with other nodes for its children; into the heap."""
     rules, words, starts, ends = chart
@@ -151,7 +151,7 @@ def add_candidate(chart, tables, place, i, j, a, last, left, right):
     items[i, j, a, HEAP] = meld(nodes, scores, np.int64(items[i, j, a, HEAP]), place)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def with_room(tables, used, more):
     """The tables, copied to longer ones where there is no room for so many more nodes."""
     items, nodes, scores = tables
@@ -166,7 +166,7 @@ def with_room(tables, used, more):
     return items, longer, longer_scores
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def find_next(chart, tables, used, stack, kept, edges):
     """Finds the derivation after the last known one of the symbol and span in stack[0].
 
@@ -217,7 +217,7 @@ def find_next(chart, tables, used, stack, kept, edges):
     return tables, used
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def write_tree(chart, tables, used, stack, event):
     """Writes the derivation in stack[0] into event [n n]: how many nodes there are then.
 
@@ -251,7 +251,7 @@ def write_tree(chart, tables, used, stack, event):
     return used
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def kbest(root, rules, words, lengths, lo, hi, limit, events, scores):
     """Fills events [k b n n] and scores [k b] in decreasing order; -1 and -inf where fewer.
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from inout._core.cpu.compiling import compiled
 from inout.kernels.math.cpu.exponential import FAST, exp_below
 
 # For impossible pairs instead of -inf: -inf less this is -inf, where -inf less -inf is NaN.
@@ -25,13 +25,13 @@ LOWEST = np.finfo(np.float64).min
 REACH = 600.0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def symbols_of(width, nt, s):
     """The range of the symbols that a span of this width can have."""
     return (nt, s) if width == 1 else (0, nt)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def partners(width, p, nt, s):
     """The right children that a left child p can have in a span of this width are below this."""
     if width == 2:
@@ -39,7 +39,7 @@ def partners(width, p, nt, s):
     return nt if p >= nt else s
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def set_row(left, right, row):
     """row = left + right, for a left child and all right ones."""
     for q in range(row.shape[0]):
@@ -47,7 +47,7 @@ def set_row(left, right, row):
         row[q] = value if value > LOWEST else LOWEST
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def raise_row(left, right, row):
     """row = max(row, left + right)."""
     for q in range(row.shape[0]):
@@ -55,14 +55,14 @@ def raise_row(left, right, row):
         row[q] = value if value > row[q] else row[q]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def add_exp(left, right, top, row):
     """row += exp(left + right - top)."""
     for q in range(row.shape[0]):
         row[q] += exp_below(left + right[q] - top[q])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sum_splits(chart, nt, i, j, pairs, tops):
     """Fills pairs [s s] with the log of the sum over k of chart[i, k, B] chart[k + 1, j, C].
 
@@ -93,7 +93,7 @@ def sum_splits(chart, nt, i, j, pairs, tops):
             row[q] = top[q] + math.log(row[q]) if row[q] > 0 else LOWEST
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def raise_sums(x, y, row):
     """row = max(row, x + y)."""
     for q in range(x.shape[0]):
@@ -101,7 +101,7 @@ def raise_sums(x, y, row):
         row[q] = value if value > row[q] else row[q]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def sum_exp(x, y, top):
     """The sum of exp(x + y - top)."""
     total = 0.0
@@ -110,14 +110,14 @@ def sum_exp(x, y, top):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def scale_row(x, top, row):
     """row = exp(x - top)."""
     for q in range(x.shape[0]):
         row[q] = exp_below(x[q] - top)
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def dot(x, y):
     """Scalar product."""
     total = 0.0
@@ -126,7 +126,7 @@ def dot(x, y):
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def largest(row):
     """The largest entry, at least LOWEST."""
     top = LOWEST
@@ -135,7 +135,7 @@ def largest(row):
     return top
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def scale_rules(rules):
     """(weights [nt s s] of the rules relative to the best of their head, logs of these [nt])."""
     nt, s = rules.shape[0], rules.shape[1]
@@ -150,7 +150,7 @@ def scale_rules(rules):
     return weights, tops
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def scale_pairs(pairs, nt, width, row, scaled):
     """Fills scaled [s s], the pairs relative to the best; returns the log of that."""
     s = pairs.shape[0]
@@ -165,7 +165,7 @@ def scale_pairs(pairs, nt, width, row, scaled):
     return top
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def apply_rules(rules, weights, rule_tops, pairs, scaled, pair_top, width, row, total):
     """total[A] = log of the sum over B, C of rules[A, B, C] pairs[B, C]; row [s] is scratch."""
     nt, s = rules.shape[0], rules.shape[1]
@@ -188,13 +188,13 @@ def apply_rules(rules, weights, rule_tops, pairs, scaled, pair_top, width, row, 
         total[a] = top + math.log(mass) if mass > 0 else -np.inf
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def within_reach(gap):
     """exp(gap), or 0 if that is too large."""
     return math.exp(gap) if gap < REACH else 0.0
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def set_probabilities(rules, pairs, head, weights, scaled, factor, nt, width, given):
     """given[B, C] = exp(rules + pairs - head), the probabilities of rules given their head.
 
@@ -211,7 +211,7 @@ def set_probabilities(rules, pairs, head, weights, scaled, factor, nt, width, gi
                 given[p, q] = exp_below(rules[p, q] + pairs[p, q] - head)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def inside(root, rules, words, length, chart):
     """Fills chart [n n s] of one element and returns log Z. root [nt], words [n pt]."""
     nt, s = rules.shape[0], rules.shape[1]
@@ -243,7 +243,7 @@ def inside(root, rules, words, length, chart):
     return top + math.log(mass)
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def add_shares(mass, given, nt, width, counts, shares):
     """counts and shares += mass given."""
     s = given.shape[0]
@@ -255,7 +255,7 @@ def add_shares(mass, given, nt, width, counts, shares):
             shares[p, q] += share
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def send_down(left, right, pairs, shares, masses):
     """Adds to the right children's masses their parts of the shares; returns the left child's."""
     total = 0.0
@@ -266,7 +266,7 @@ def send_down(left, right, pairs, shares, masses):
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def outside(root, rules, length, chart, log_z, masses, rule_counts):
     """Fills masses [n n s], the posteriors of symbols over spans, and rule_counts [nt s s].
 
@@ -308,14 +308,14 @@ def outside(root, rules, length, chart, log_z, masses, rule_counts):
                         )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def add_means(left, right, pairs, left_mean, right_means, row):
     """row += exp(left + right - pairs) (left_mean + right_means)."""
     for q in range(right.shape[0]):
         row[q] += exp_below(left + right[q] - pairs[q]) * (left_mean + right_means[q])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def mean_over_splits(chart, means, nt, i, j, pairs, pair_means):
     """Fills pair_means [s s]: E[U below | children B, C of i..j], where U below means `means`."""
     s = chart.shape[2]
@@ -331,7 +331,7 @@ def mean_over_splits(chart, means, nt, i, j, pairs, pair_means):
                 )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def mean_of_rules(given, changes, means, nt, width):
     """The sum of given (changes + means), where that is possible."""
     s, total = given.shape[0], 0.0
@@ -342,7 +342,7 @@ def mean_of_rules(given, changes, means, nt, width):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def add_share_changes(
     mass, change, mean, given, changes, means, nt, width, counts, shares, share_changes
 ):
@@ -358,7 +358,7 @@ def add_share_changes(
             counts[p, q] += moved
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def send_changes_down(
     left, right, pairs, left_mean, right_means, pair_means, shares, share_changes, masses, changes
 ):
@@ -375,7 +375,7 @@ def send_changes_down(
     return total, total_change
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def tangent(
     root, rules, length, chart, log_z, u_root, u_rules, u_words, root_out, rules_out, changes
 ):

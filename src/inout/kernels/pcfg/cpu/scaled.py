@@ -17,8 +17,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from inout._core.cpu.compiling import compiled
 from inout.kernels.math.cpu.exponential import FAST
 from inout.kernels.math.cpu.products import (
     add,
@@ -28,7 +28,7 @@ from inout.kernels.math.cpu.products import (
 )
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def meet_words(left, right, words, lefts, rights):
     """Fills lefts [nt n s], the sum over B of words(i, B) rule(A, B, C), and rights [nt n nt].
 
@@ -39,7 +39,7 @@ def meet_words(left, right, words, lefts, rights):
         multiply(words, right[a], rights[a])
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def add_product(matrices, place, first, vector, factor, total):
     """total[a] += factor * sum over c of matrices[a, place, first + c] vector[c]."""
     for a in range(total.shape[0]):
@@ -49,7 +49,7 @@ def add_product(matrices, place, first, vector, factor, total):
         total[a] += factor * entry
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def add_outer(left, right, factor, pairs):
     """pairs += factor * left right^T; pairs is flat."""
     size = right.shape[0]
@@ -59,7 +59,7 @@ def add_outer(left, right, factor, pairs):
             pairs[p * size + q] += weight * right[q]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def shift_of(sigmas, word_sigmas, width, i):
     """The largest log scale of the splits of i..i+width-1, -inf where there is none."""
     j = i + width - 1
@@ -71,7 +71,7 @@ def shift_of(sigmas, word_sigmas, width, i):
     return top
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def gather(lefts, rights, words, betas, sigmas, word_sigmas, width, i, shift, total, pairs):
     """Adds the splits of one span, relative to the scale exp(shift), to total [nt] and pairs.
 
@@ -95,7 +95,7 @@ def gather(lefts, rights, words, betas, sigmas, word_sigmas, width, i, shift, to
             add_outer(betas[i, k], betas[k + 1, j], factor, pairs)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def settle(total, scale, tiny, beta):
     """Writes beta [nt] with 1 as its largest entry: (its log scale, whether some are too small).
 
@@ -120,7 +120,7 @@ def settle(total, scale, tiny, beta):
     return (scale + math.log(top) if tiny > 0 else 0.0), low
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def inside(
     both, left, right, words, word_sigmas, tops, lengths, lo, hi, tiny, floor,
     lefts, rights, betas, sigmas, low,
@@ -161,7 +161,7 @@ def inside(
                 low[b] = low[b] or small
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def back_through(matrices, place, first, vector, factor, gradient, grad_matrices, grad_vector):
     """Backward of `add_product`, given the gradient by the total."""
     for a in range(gradient.shape[0]):
@@ -171,7 +171,7 @@ def back_through(matrices, place, first, vector, factor, gradient, grad_matrices
             grad_vector[c] += weight * matrices[a, place, first + c]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def back_through_outer(left, right, factor, grad_pairs, grad_left, grad_right, pairs):
     """Backward of `add_outer`, which is done as well; pairs are flat."""
     size = right.shape[0]
@@ -186,7 +186,7 @@ def back_through_outer(left, right, factor, grad_pairs, grad_left, grad_right, p
         grad_left[p] += factor * total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def spread(
     lefts, rights, words, betas, sigmas, word_sigmas, top, width, i, gradient, grad_pairs,
     pairs, grad_betas, grad_lefts, grad_rights, grad_words,
@@ -221,7 +221,7 @@ def spread(
             )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def back_to_words(left, right, words, grad_lefts, grad_rights, grad_left, grad_right, grad_words):
     """Backward of `meet_words`; adds to the gradients of the rules and the words."""
     part = np.empty(words.shape, words.dtype)
@@ -234,7 +234,7 @@ def back_to_words(left, right, words, grad_lefts, grad_rights, grad_left, grad_r
         add(part.reshape(part.size), grad_words.reshape(part.size))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def outside(
     both, left, right, words, word_sigmas, tops, lengths, lo, hi, lefts, rights, betas, sigmas,
     root_gradient, grad_betas, grad_both, grad_left, grad_right, grad_words, slot,

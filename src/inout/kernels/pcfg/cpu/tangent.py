@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from inout._core.cpu.compiling import compiled
 from inout.kernels.math.cpu.exponential import FAST
 from inout.kernels.math.cpu.products import (
     add,
@@ -21,7 +21,7 @@ from inout.kernels.math.cpu.products import (
 from inout.kernels.pcfg.cpu.scaled import add_product, back_through
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def add_outer(left, right, d_left, d_right, factor, pairs, d_pairs):
     """pairs += factor * left right^T and its derivative; pairs are flat."""
     size = right.shape[0]
@@ -32,14 +32,14 @@ def add_outer(left, right, d_left, d_right, factor, pairs, d_pairs):
             d_pairs[p * size + q] += d_weight * right[q] + weight * d_right[q]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_both(matrices, d_matrices, place, first, vector, d_vector, factor, d_total):
     """Derivative of `add_product`."""
     add_product(d_matrices, place, first, vector, factor, d_total)
     add_product(matrices, place, first, d_vector, factor, d_total)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def gather(
     lefts, rights, words, betas, sigmas, word_sigmas, top, d_lefts, d_rights, d_words, d_betas,
     width, i, d_total, pairs, d_pairs,
@@ -67,7 +67,7 @@ def gather(
             )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def meet_words(left, right, words, d_left, d_right, d_words, d_lefts, d_rights):
     """Fills the derivatives of what `scaled.meet_words` makes."""
     for a in range(left.shape[0]):
@@ -81,7 +81,7 @@ def meet_words(left, right, words, d_left, d_right, d_words, d_lefts, d_rights):
             add(part.reshape(part.size), out.reshape(part.size))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def inside(
     both, left, right, words, word_sigmas, tops, lengths, lo, hi, lefts, rights, betas, sigmas,
     d_both, d_left, d_right, d_words, d_lefts, d_rights, d_betas,
@@ -126,7 +126,7 @@ def inside(
                         d_betas[b, i, j, a] = d_totals[i, a]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def back_through_outer(
     left, right, d_left, d_right, factor, grad_pairs, d_grad_pairs,
     grad_left, grad_right, d_grad_left, d_grad_right, pairs, d_pairs,
@@ -148,7 +148,7 @@ def back_through_outer(
         d_grad_left[p] += factor * d_total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def back_through_both(
     matrices, d_matrices, place, first, vector, d_vector, factor, gradient, d_gradient,
     grad_matrices, d_grad_matrices, grad_vector, d_grad_vector,
@@ -161,7 +161,7 @@ def back_through_both(
     )
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def spread(
     lefts, rights, words, betas, sigmas, word_sigmas, top, d_lefts, d_rights, d_words, d_betas,
     width, i, gradient, d_gradient, grad_pairs, d_grad_pairs, pairs, d_pairs,
@@ -201,7 +201,7 @@ def spread(
             )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def back_to_words(
     left, right, words, d_left, d_right, d_words,
     grad_lefts, grad_rights, d_grad_lefts, d_grad_rights,
@@ -233,7 +233,7 @@ def back_to_words(
             add(flat, d_grad_words.reshape(part.size))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def outside(
     both, left, right, words, word_sigmas, tops, lengths, lo, hi, lefts, rights, betas, sigmas,
     d_both, d_left, d_right, d_words, d_lefts, d_rights, d_betas, root_gradient, d_root_gradient,

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from inout._core.cpu.compiling import compiled
 from inout.kernels.chain.cpu.decode import merge_best
 from inout.kernels.forest.cpu.sample import GAMMA, SHIFT_53, UNIT_53, mix
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def viterbi(potentials, lengths, lo, hi, labels, scores):
     """Fills labels [b n] and scores [b]; ties, from the end: smaller label, width, label before."""
     positions, widths, size = potentials.shape[1:4]
@@ -53,7 +53,7 @@ def viterbi(potentials, lengths, lo, hi, labels, scores):
             t -= width
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def kbest(potentials, lengths, lo, hi, k, labels, scores):
     """Fills labels [k b n] and scores [k b] in decreasing order; -inf where there are fewer.
 
@@ -101,7 +101,7 @@ def kbest(potentials, lengths, lo, hi, k, labels, scores):
                 label = row % size
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sample(log_alphas, potentials, length, seed, first, labels):
     """Fills labels [m n] with samples of one element, drawn backwards from log_alphas [n+1 s].
 

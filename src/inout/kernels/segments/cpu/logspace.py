@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from inout._core.cpu.compiling import compiled
 from inout.kernels.chain.cpu.logspace import log_sum
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def forward(potentials, length):
     """(log Z, log alphas [length+1 s]) of one element."""
     widths, size = potentials.shape[1], potentials.shape[2]
@@ -34,7 +34,7 @@ def forward(potentials, length):
     return log_sum(alphas[length]), alphas
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def marginals(potentials, length, out):
     """Fills out [n w s s] with the marginals of one element, 0 for what is padding."""
     widths, size = potentials.shape[1], potentials.shape[2]

@@ -22,8 +22,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from inout._core.cpu.compiling import compiled
 from inout.kernels.chain.cpu.scaled import exponentiate
 from inout.kernels.math.cpu.exponential import FAST
 from inout.kernels.math.cpu.extremes import largest
@@ -32,7 +32,7 @@ from inout.kernels.math.cpu.extremes import largest
 FAR = 1e30
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def can_end(blocks, alphas, t, label):
     """Whether a segment with this label can end at t, so that its weight is not zero."""
     for d in range(1, min(blocks.shape[0], t) + 1):
@@ -42,7 +42,7 @@ def can_end(blocks, alphas, t, label):
     return False
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def spread(alpha, factor, factors, total):
     """total[j] += sum over i of factor alpha[i] factors[i, j]."""
     for i in range(factors.shape[0]):
@@ -52,13 +52,13 @@ def spread(alpha, factor, factors, total):
                 total[j] += weight * factors[i, j]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def known_rows(t, d, size):
     """How many previous labels the segment of width d that ends at t has: the first has one."""
     return 1 if d == t else size
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def set_offsets(blocks, t, logs, offsets, rounding):
     """Fills offsets [w] and rounding [w] of step t and returns its common exponent.
 
@@ -88,7 +88,7 @@ def set_offsets(blocks, t, logs, offsets, rounding):
     return top
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def forward_one(potentials, length, tiny, alphas, logs, scales, offsets, rounding):
     """log Z of one element, NaN if it needs log space; fills the rest as `forward` does."""
     size = potentials.shape[2]
@@ -131,7 +131,7 @@ def forward_one(potentials, length, tiny, alphas, logs, scales, offsets, roundin
     return logs[length] + math.log(end) if end > 0 else -np.inf
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def forward(potentials, lengths, lo, hi, tiny, alphas, logs, scales, offsets, rounding, log_z):
     """Fills alphas [b n+1 s] and the logs [b n+1] of their scales, log_z [b] (NaN: log space).
 
@@ -143,7 +143,7 @@ def forward(potentials, lengths, lo, hi, tiny, alphas, logs, scales, offsets, ro
         )
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def collect(alpha, factor, weight, ahead, back, factors):
     """factors[i, j] *= weight factor alpha[i] ahead[j]; back[i] += factor (factors @ ahead)[i]."""
     for i in range(factors.shape[0]):
@@ -160,7 +160,7 @@ def collect(alpha, factor, weight, ahead, back, factors):
         back[i] += total * factor
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def marginals(potentials, length, alphas, logs, scales, offsets, rounding, weight, out):
     """Fills out [n w s s] with weight times the marginals of one element, after `forward_one`."""
     positions, widths, size = potentials.shape[:3]
@@ -194,14 +194,14 @@ def marginals(potentials, length, alphas, logs, scales, offsets, rounding, weigh
             )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def wipe(values):
     """Sets all values to 0."""
     for k in range(values.shape[0]):
         values[k] = 0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def backward(
     potentials, lengths, lo, hi, alphas, logs, scales, offsets, rounding, log_z, weights, out
 ):

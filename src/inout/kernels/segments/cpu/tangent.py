@@ -10,12 +10,12 @@ m[t] of f[t], in float64, so that little cancels: f' = f - m[t] and h' = h - (E[
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from inout._core.cpu.compiling import compiled
 from inout.kernels.math.cpu.exponential import FAST
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def look_back(p, u, f, shift, total, mass):
     """mass[j] += sum of p[i, j] over i, and total[j] += sum of p[i, j] (f[i] + u[i, j] + shift)."""
     for i in range(p.shape[0]):
@@ -24,7 +24,7 @@ def look_back(p, u, f, shift, total, mass):
             total[j] += p[i, j] * (f[i] + shift + u[i, j])
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def look_ahead(p, u, f, h, shift, weight, total, mass, out):
     """out = weight p (f[i] + u + shift + h[j]); rows of p and of p (u + shift + h[j]) added up."""
     for i in range(p.shape[0]):
@@ -38,7 +38,7 @@ def look_ahead(p, u, f, h, shift, weight, total, mass, out):
         mass[i] += row_mass
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def divide(values, masses):
     """values /= masses in place, 0 where there is no mass: the mean of the values under them."""
     total, mass = 0.0, 0.0
@@ -49,7 +49,7 @@ def divide(values, masses):
     return total / mass if mass > 0 else 0.0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def covariances(parts, length, u, weight, out):
     """Fills out [n w s s] with weight * Cov[part, U] of one element; returns E[U].
 

@@ -13,22 +13,22 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from inout._core.cpu.compiling import compiled
 from inout.kernels.forest.cpu.sample import GAMMA, SHIFT_53, UNIT_53, mix
 from inout.kernels.math.cpu.exponential import FAST
 
 LN2 = math.log(2)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def power_of_two(exponent):
     """2**exponent for exponent <= 0, as 0 below the smallest normal number."""
     bits = np.int64(max(exponent, -1023) + 1023) << np.int64(52)
     return np.int64(bits).view(np.float64)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def normalised(value, exponent):
     """(mantissa in [1, 2), exponent) of value * 2**exponent, value > 0 and normal."""
     extra = np.int64(np.int64(np.float64(value).view(np.int64) >> np.int64(52)) - np.int64(1023))
@@ -37,7 +37,7 @@ def normalised(value, exponent):
     return value * 2.0 ** (-half) * 2.0 ** (half - extra), exponent + extra
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def split_sum(mantissas, exponents, i, j, weights):
     """(sum over k of beta(i, k) beta(k + 1, j), its exponent); the terms in weights[k - i]."""
     top, found = np.int64(0), False
@@ -56,7 +56,7 @@ def split_sum(mantissas, exponents, i, j, weights):
     return total, top
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def inside(scores, lengths, lo, hi, mantissas, exponents, log_z):
     """Fills mantissas and exponents [b n n] and log_z [b]."""
     weights = np.empty(scores.shape[1])
@@ -81,7 +81,7 @@ def inside(scores, lengths, lo, hi, mantissas, exponents, log_z):
             log_z[b] = math.log(mantissas[b, 0, last]) + exponents[b, 0, last] * LN2
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def marginals(lengths, lo, hi, mantissas, exponents, roots, out):
     """Fills out [b n n] with roots[b] * P(span i..j is in the tree)."""
     weights = np.empty(out.shape[1])
@@ -102,7 +102,7 @@ def marginals(lengths, lo, hi, mantissas, exponents, roots, out):
                     out[b, k + 1, j] += share
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def tangents(lengths, lo, hi, mantissas, exponents, roots, u, expected, out):
     """Fills out [b n n] with roots[b] * Cov[span, U] and expected [b] with E[U].
 
@@ -154,7 +154,7 @@ def tangents(lengths, lo, hi, mantissas, exponents, roots, u, expected, out):
                 out[b, i, j] *= roots[b]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def viterbi(scores, lengths, lo, hi, chosen, best):
     """Fills chosen [b n n] with the spans of the best tree and best [b] with its score.
 
@@ -192,7 +192,7 @@ def viterbi(scores, lengths, lo, hi, chosen, best):
                 depth += 2
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def draw(weights, size, random):
     """The place of one of weights[:size] drawn in proportion; random is uniform in [0, 1)."""
     total = 0.0
@@ -209,7 +209,7 @@ def draw(weights, size, random):
     return place
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sample(potentials, length, mantissas, exponents, seed, first, labels):
     """Fills labels [m n n] with samples of one element: a label for each span, -1 elsewhere.
 
@@ -245,7 +245,7 @@ def sample(potentials, length, mantissas, exponents, seed, first, labels):
                 depth += 2
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def check_tree(present, length, splits):
     """Fills splits [n n] for the spans of a binary tree over 0..length-1; whether it is one.
 

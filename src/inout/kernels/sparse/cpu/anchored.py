@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from inout._core.cpu.compiling import compiled
 from inout.kernels.sparse.cpu.logspace import combine
 from inout.kernels.sparse.cpu.logspace import inside as log_inside
 from inout.kernels.sparse.cpu.scaled import (
@@ -28,7 +28,7 @@ from inout.kernels.sparse.cpu.scaled import (
 FIRST_SIZE = 1024
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def with_room(numbers, values, count):
     """The arrays, or longer ones with their contents, that have room for another `count` rows."""
     size = values.shape[0]
@@ -40,7 +40,7 @@ def with_room(numbers, values, count):
     return longer, more
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def meeting(chart_ends, i, j, symbol, right):
     """(first, last) split of i..j where the left and the right symbol may both be there."""
     left_ends, right_starts = chart_ends
@@ -48,7 +48,7 @@ def meeting(chart_ends, i, j, symbol, right):
     return lo, min(min(left_ends[i, symbol, 1], right_starts[j, right, 1] - 1), j - 1)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def collect(grammar, weights, words, n, unary_symbols, back_all, threshold, by_split):
     """(numbers, values) of the first sentence by scaled arithmetic, `back` in its scales."""
     pair_offsets, pair_right, rule_offsets, rule_head = grammar[:4]
@@ -101,7 +101,7 @@ def collect(grammar, weights, words, n, unary_symbols, back_all, threshold, by_s
     return numbers[:count], values[:count]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def collect_logs(grammar, rules, unary, words, n, unary_symbols, back_all, threshold, by_split):
     """(numbers, values) of the first sentence in log space, `back` in logs and span by span.
 

@@ -9,24 +9,24 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
-from inout.kernels.sparse.cpu import scaled as compiled
+from inout._core.cpu.compiling import compiled
+from inout.kernels.sparse.cpu import scaled as scaled_passes
 from inout.kernels.sparse.cpu.logspace import inside as log_inside
 from inout.kernels.sparse.cpu.scaled import RAISED, SLACK, left_base, log_value, right_base
 
 LOG2 = math.log(2.0)
 
-scaled_inside = compiled.inside
+scaled_inside = scaled_passes.inside
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def log_or_nothing(value, exponent):
     """log(value * 2**exponent), -inf where value is 0."""
     return math.log(value) + exponent * LOG2 if value > 0 else -np.inf
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def as_logs(chart, unary_exponents, first_cell):
     """A chart in log space, in the memory of the scaled one; exponents [1 or cells]."""
     lefts, rights, exps, left_ends, right_starts, active, active_counts, below = chart
@@ -50,7 +50,7 @@ def as_logs(chart, unary_exponents, first_cell):
     return lefts, rights, left_ends, right_starts, active, active_counts, below
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def summed_chart(scaled, logs, start, n, root, unary_symbols):
     """The chart in log space of the sentence at positions start..start+n-1."""
     grammar, weights, scaled_words = scaled

@@ -13,8 +13,8 @@ of derivations, of which node 0 is none; used [1], their number.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from inout._core.cpu.compiling import compiled
 from inout.kernels.sparse.cpu.logspace import inside
 from inout.kernels.sparse.cpu.scaled import left_base, right_base
 from inout.kernels.sparse.cpu.viterbi import (  # fmt: skip
@@ -41,13 +41,13 @@ ABOVE, BELOW = np.int64(0), np.int64(1)
 ZERO, FEW = np.int64(0), np.int64(4)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def item_number(i, j, a, level, s):
     """Where an item is in the table of items."""
     return (((j * (j + 1)) // 2 + i) * s + a) * 2 + level
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def precedes(nodes, scores, x, y):
     """Whether derivation x of an item comes before y."""
     if scores[x] != scores[y]:
@@ -61,7 +61,7 @@ def precedes(nodes, scores, x, y):
     return False
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def meld(nodes, scores, x, y):
     """The top of the pairing heap made of the heaps with tops x and y; 0 is the empty heap."""
     if x == 0 or y == 0:
@@ -73,7 +73,7 @@ def meld(nodes, scores, x, y):
     return x
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def without_top(nodes, scores, top):
     """The top of the pairing heap when its top is taken off: its children by pairs, then all."""
     pairs, node = np.int64(0), np.int64(nodes[top, HEAP_CHILD])
@@ -91,13 +91,13 @@ def without_top(nodes, scores, top):
     return node
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def worse(score, edge, other_score, other_edge):
     """Whether an edge comes after another."""
     return score < other_score or (score == other_score and edge > other_edge)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def keep_best(kept, edges, count, limit, score, edge):
     """Puts an edge among the best ones, a heap with the worst on top: how many there are now."""
     if count < limit:
@@ -125,7 +125,7 @@ def keep_best(kept, edges, count, limit, score, edge):
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def edge_number(level, rule, split, num_entries, n):
     """A number for an edge of an item, in the order in which ties are broken."""
     if level == ABOVE:
@@ -133,7 +133,7 @@ def edge_number(level, rule, split, num_entries, n):
     return rule if split < 0 else num_entries + rule * n + split
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def with_room(tables, more):
     """The tables, copied to longer ones where there is no room for so many more nodes."""
     items, nodes, scores, used = tables
@@ -149,7 +149,7 @@ def with_room(tables, more):
     return items, longer, longer_scores, used
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def new_node(tables, rule, split, score):
     """A derivation with the best children, in no list and no heap yet."""
     items, nodes, scores, used = tables
@@ -161,7 +161,7 @@ def new_node(tables, rule, split, score):
     return node
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def first_node(problem, tables, i, j, a, level):
     """The best derivation of an item that has one; made where there is no node yet."""
     grammar, ways, rules, unary, words, start, chart = problem
@@ -184,7 +184,7 @@ def first_node(problem, tables, i, j, a, level):
     return np.int64(items[item, FIRST])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def unary_edges(problem, i, j, a, best, limit, kept, edges):
     """Fills kept and edges with the best edges of an item above, but for `best`: their number."""
     grammar, ways, rules, unary, words, start, chart = problem
@@ -205,7 +205,7 @@ def unary_edges(problem, i, j, a, best, limit, kept, edges):
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def binary_edges(problem, i, j, a, best, limit, kept, edges):
     """As `unary_edges`, for an item below."""
     grammar, ways, rules, unary, words, start, chart = problem
@@ -241,7 +241,7 @@ def binary_edges(problem, i, j, a, best, limit, kept, edges):
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def open_item(problem, tables, i, j, a, level, limit, kept, edges):
     """Makes candidates of all edges of an item but its very best, or of the `limit` best."""
     words, n, s = problem[4], problem[6][6].shape[0], problem[0][6].shape[0]
@@ -266,7 +266,7 @@ def open_item(problem, tables, i, j, a, level, limit, kept, edges):
     items[item, HEAP], items[item, OPENED] = top, 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def child_of(problem, node, nodes, i, j, a, level, right):
     """(span, symbol, level) of the right or left child of a derivation; level NONE without."""
     grammar, ways = problem[:2]
@@ -282,7 +282,7 @@ def child_of(problem, node, nodes, i, j, a, level, right):
     return i, k, np.int64(ways[0][r]), ABOVE
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_candidate(problem, tables, i, j, a, level, last, column, child):
     """Derivation `last` with the next derivation of one child, in this column, into the heap."""
     grammar, ways, rules, unary, words, start, chart = problem
@@ -315,7 +315,7 @@ def add_candidate(problem, tables, i, j, a, level, last, column, child):
     items[item, HEAP] = meld(nodes, scores, np.int64(items[item, HEAP]), node)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def push(stack, depth, i, j, a, level, more):
     """Writes a span, its symbol, the level and one more number onto a stack: its new depth."""
     stack[depth, 0], stack[depth, 1], stack[depth, 2] = i, j, a
@@ -323,7 +323,7 @@ def push(stack, depth, i, j, a, level, more):
     return depth + 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def find_next(problem, tables, stack, limit, kept, edges):
     """Finds the derivation after the last known one of the item in stack[0]: the tables.
 
@@ -366,7 +366,7 @@ def find_next(problem, tables, stack, limit, kept, edges):
     return tables
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def write_tree(problem, tables, stack, node, order, output):
     """Writes a derivation of the item in stack[0] into output [<=2n-1 5]: (tables, its size).
 
@@ -397,7 +397,7 @@ def write_tree(problem, tables, stack, node, order, output):
     return tables, count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def kbest(
     grammar, ways, rules, unary, words, start, n, root, unary_symbols, order, items, k, most_edges
 ):  # fmt: skip
@@ -432,7 +432,7 @@ def kbest(
     return found_scores[:count], offsets[: count + 1], output[: offsets[count]]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def longer_row(row):
     """A copy with twice the room, plus one."""
     copy = np.zeros(2 * row.shape[0] + 1, row.dtype)
@@ -441,7 +441,7 @@ def longer_row(row):
     return copy
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def longer_rows(rows):
     """A copy with twice as many rows."""
     copy = np.zeros((2 * rows.shape[0], rows.shape[1]), rows.dtype)

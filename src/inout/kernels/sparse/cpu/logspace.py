@@ -14,12 +14,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from inout._core.cpu.compiling import compiled
 from inout.kernels.sparse.cpu.scaled import bar, barred, left_base, right_base, row_of
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def largest_sum(lefts, a, rights, b, count):
     """The largest of lefts[a + t] + rights[b + t]; four at a time, so as not to wait for each."""
     w, x, y, z = -np.inf, -np.inf, -np.inf, -np.inf
@@ -34,7 +34,7 @@ def largest_sum(lefts, a, rights, b, count):
     return max(max(w, x), max(y, z))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def combine(lefts, a, rights, b, count, best):
     """log of the sum of exp(lefts[a + t] + rights[b + t]), or the largest."""
     top = largest_sum(lefts, a, rights, b, count)
@@ -46,7 +46,7 @@ def combine(lefts, a, rights, b, count, best):
     return top + math.log(total)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def include(x, y, best):
     """log(exp(x) + exp(y)), or the larger."""
     top, other = max(x, y), min(x, y)
@@ -55,7 +55,7 @@ def include(x, y, best):
     return top + math.log1p(math.exp(other - top))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def gather(grammar, rules, chart, i, j, best, totals):
     """Includes in totals [symbols] what all splits of i..j give."""
     pair_offsets, pair_right, rule_offsets, rule_head = grammar[:4]
@@ -80,7 +80,7 @@ def gather(grammar, rules, chart, i, j, best, totals):
                     totals[a] = include(totals[a], rules[r] + value, best)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def settle(chart, places, i, j, beam, totals, after):
     """Writes a span's values into the chart."""
     lefts, rights, left_ends, right_starts, active, active_counts, below = chart
@@ -106,7 +106,7 @@ def settle(chart, places, i, j, beam, totals, after):
             right_starts[j, a, 1] = i
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def new_chart(n, s, unary_symbols):
     """(lefts, rights, left_ends, right_starts, active, their number, below), all empty."""
     size = s * ((n * (n + 1)) // 2)
@@ -122,7 +122,7 @@ def new_chart(n, s, unary_symbols):
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def inside(grammar, rules, unary, words, start, n, unary_symbols, best):
     """The chart of the sentence at positions start..start+n-1."""
     s = grammar[0].shape[0] - 1
@@ -161,7 +161,7 @@ def inside(grammar, rules, unary, words, start, n, unary_symbols, best):
     return chart
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def spread(grammar, rules, chart, i, j, totals, back, grad_lefts, grad_rights, rule_counts):
     """Sends the probabilities of a span's symbols down to its parts; adds to the counts."""
     pair_offsets, pair_right, rule_offsets, rule_head = grammar[:4]
@@ -191,7 +191,7 @@ def spread(grammar, rules, chart, i, j, totals, back, grad_lefts, grad_rights, r
                     grad_rights[base + k] += share
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def report(unary_head, unary_child, unary, values, totals, alphas, after, back):
     """Fills a span's values after the unary rules and the gradients by those before them, as logs.
 
@@ -214,7 +214,7 @@ def report(unary_head, unary_child, unary, values, totals, alphas, after, back):
         back[a] += top
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def count_entries(words, position, cell, totals, back, word_counts):
     """Adds the counts of a cell's arcs and, where it has a position, of that word's entries."""
     offsets, symbols, values, first_cells, arc_offsets, arc_symbols = words[:6]
@@ -230,7 +230,7 @@ def count_entries(words, position, cell, totals, back, word_counts):
                 word_counts[e] += back[a] * math.exp(values[e] - totals[a])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def outside(
     grammar, rules, unary, words, start, chart, root, factor,
     rule_counts, unary_counts, word_counts, posteriors,
@@ -290,7 +290,7 @@ def outside(
                 )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sweep(
     grammar, rules, unary, words, starts, order, lo, hi, root, unary_symbols, factors, log_z,
     rule_counts, unary_counts, word_counts, posteriors,
