@@ -51,7 +51,7 @@ from inout.latent import (
     TrainingSet,
     with_classes,
 )
-from inout.learning.latent_grammars import em_model, latent_grammar
+from inout.learning.latent_grammars import fit_latent_em, fit_latent_grammar
 from inout.viz.text import table
 
 Tagged = list[tuple[str, str]]  # words with their tags
@@ -230,9 +230,9 @@ def main(arguments: list[str] | None = None) -> None:
     data = task.data
     ways: dict[str, Callable[[], LatentGrammar]] = {
         "tag bigrams": lambda: data.grammar(data.skeletal),
-        "latent, spectral": lambda: latent_grammar(data, given.latent, generator=generator),
+        "latent, spectral": lambda: fit_latent_grammar(data, given.latent, generator=generator),
         "latent, EM": lambda: data.grammar(
-            em_model(data, given.latent, iterations=given.iterations, generator=generator)
+            fit_latent_em(data, given.latent, iterations=given.iterations, generator=generator)
         ),
     }
     if task.truth is not None:

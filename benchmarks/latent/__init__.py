@@ -18,7 +18,7 @@ from benchmarks.report import Agreement, Figure
 from inout import Markovisation, Parser
 from inout.grammars.treebank import leaves
 from inout.latent import LatentGrammar, LatentParser, TrainingSet, random_model, refined_grammar
-from inout.learning.latent_grammars import em_model, latent_grammar
+from inout.learning.latent_grammars import fit_latent_em, fit_latent_grammar
 
 GIB = 2**30
 SIZES = (2, 4, 8, 16, 24)
@@ -96,7 +96,7 @@ def measure(state: State) -> Iterator[Figure]:
     spectral: list[Row] = []
     for latent in state.sizes:
         start = time.perf_counter()
-        grammar = latent_grammar(state.data, latent, "spectral")
+        grammar = fit_latent_grammar(state.data, latent, "spectral")
         taken = time.perf_counter() - start
         spectral.append(latent_row(f"spectral, m = {latent}", taken, grammar, state.parts))
         yield from spectral[-1].figures()
@@ -124,7 +124,7 @@ def _em_rows(state: State) -> Iterator[Row]:
     """The models after each split; the seconds are those from the beginning."""
     found: list[tuple[int, float, LatentGrammar]] = []
     start = time.perf_counter()
-    em_model(
+    fit_latent_em(
         state.data,
         state.sizes[-1],
         after_round=lambda model, latent: found.append(
@@ -138,7 +138,7 @@ def _em_rows(state: State) -> Iterator[Row]:
 def _restarts(state: State) -> Iterator[Figure]:
     """EM from random points, the number of values full from the start."""
     start = time.perf_counter()
-    model = em_model(state.data, state.measured, "random", restarts=RESTARTS)
+    model = fit_latent_em(state.data, state.measured, "random", restarts=RESTARTS)
     taken = time.perf_counter() - start
     name = f"EM, best of {1 + RESTARTS} random starts, m = {state.measured}"
     yield from latent_row(name, taken, state.data.grammar(model), state.parts).figures()

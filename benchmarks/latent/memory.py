@@ -23,9 +23,9 @@ def main() -> None:
     """Train, and print what it took."""
     latent, limit = int(sys.argv[1]), int(sys.argv[2]) or None
     start = time.perf_counter()
-    from inout.learning.latent_grammars import latent_grammar
+    from inout.learning.latent_grammars import fit_latent_grammar
 
-    latent_grammar(genia.trees("train", limit=limit), latent, "spectral")
+    fit_latent_grammar(genia.trees("train", limit=limit), latent, "spectral")
     taken = time.perf_counter() - start
     print(json.dumps({"seconds": taken, "bytes": _memory("VmHWM")}))
 

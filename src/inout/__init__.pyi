@@ -40,4 +40,4 @@ from inout.learning import em as em
 from inout.learning import fit_conditional as fit_conditional
 from inout.learning.alignment import fit_alignment as fit_alignment
 from inout.learning.contexts import fit_contexts as fit_contexts
-from inout.learning.latent_grammars import latent_grammar as latent_grammar
+from inout.learning.latent_grammars import fit_latent_grammar as fit_latent_grammar

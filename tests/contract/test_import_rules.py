@@ -112,7 +112,7 @@ def test_an_honest_import_passes(text: str, path: str):
 PROBE = """
 import importlib, json, pkgutil, sys
 import inout
-treebanks = {"LPCFG", "LatentGrammar", "LatentParser", "latent", "latent_grammar"}
+treebanks = {"LPCFG", "LatentGrammar", "LatentParser", "latent", "fit_latent_grammar"}
 for name in set(inout.__all__) - treebanks:
     getattr(inout, name)
 modules = sorted(sys.modules)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nltk.tree import Tree
 
-from inout.latent.spectral.estimation import spectral
+from inout.latent.spectral.estimation import fit_spectral
 from inout.latent.spectral.features import DEFAULT
 from inout.latent.spectral.shrinkage import Shrinkage
 from inout.latent.trees import SkeletalTrees
@@ -55,7 +55,7 @@ def test_consistency(options):
     for k, count in enumerate(COUNTS):
         for _ in range(DRAWS):
             drawn = random.multinomial(count, probabilities).astype(float)
-            found = spectral(
+            found = fit_spectral(
                 ARRAYS, 2, weights=drawn, fewest=0.0, support=0.0, shrinkage=None, **options
             )
             wrong = values(found.model) - probabilities
@@ -77,7 +77,7 @@ def test_total_probability(seed, latent, constants, support):
     """
     random = np.random.default_rng(seed)
     drawn = random.integers(0, 4, len(TREES)).astype(float)
-    found = spectral(
+    found = fit_spectral(
         ARRAYS, latent, weights=drawn, support=support, shrinkage=Shrinkage(*constants)
     )
     assert_close(values(found.model).sum(), 1.0, rtol=1e-7)
@@ -86,8 +86,8 @@ def test_total_probability(seed, latent, constants, support):
 def test_weights_are_repetitions():
     random = np.random.default_rng(0)
     counts = random.integers(0, 3, len(TREES))
-    weighted = spectral(ARRAYS, 3, weights=counts.astype(float))
-    repeated = spectral(ARRAYS.select(np.repeat(np.arange(len(TREES)), counts)), 3)
+    weighted = fit_spectral(ARRAYS, 3, weights=counts.astype(float))
+    repeated = fit_spectral(ARRAYS.select(np.repeat(np.arange(len(TREES)), counts)), 3)
     assert (weighted.sizes == repeated.sizes).all()
     assert_close(values(weighted.model), values(repeated.model), atol=1e-9)
 
@@ -95,10 +95,10 @@ def test_weights_are_repetitions():
 def test_the_generator_decides():
     def run(seed):
         generator = torch.Generator().manual_seed(seed)
-        return spectral(ARRAYS, 2, solver="randomised", generator=generator).model.parameters
+        return fit_spectral(ARRAYS, 2, solver="randomised", generator=generator).model.parameters
 
     assert (run(0) == run(0)).all()
-    default = [spectral(ARRAYS, 2, solver="randomised").model.parameters for _ in range(2)]
+    default = [fit_spectral(ARRAYS, 2, solver="randomised").model.parameters for _ in range(2)]
     assert (default[0] == default[1]).all()
 
 

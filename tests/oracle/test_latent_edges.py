@@ -18,16 +18,16 @@ from inout.latent import (
     Layout,
     SkeletalTrees,
     cluster_nodes,
+    fit_spectral,
     graphs,
     smoothed,
-    spectral,
     split,
     treebank_model,
 )
 from inout.latent.parsing.decoding import check_method
 from inout.latent.spectral.features import both, pair
 from inout.learning import latent_grammars
-from inout.learning.latent_grammars import em_model, latent_grammar
+from inout.learning.latent_grammars import fit_latent_em, fit_latent_grammar
 from inout.learning.model import _without_gaps
 
 
@@ -45,13 +45,13 @@ AGREEING = ("(S (A x) (A x))", "(S (A y) (A y))")
 @pytest.mark.parametrize("method", ["spectral", "em"])
 def test_a_treebank_of_single_words(method):
     trees = [Tree.fromstring("(TOP (NN x))"), Tree.fromstring("(TOP (NN y))")] * 3
-    grammar = latent_grammar(trees, 2, method)
+    grammar = fit_latent_grammar(trees, 2, method)
     assert str(LatentParser(grammar).parse(["y"]).tree) == "(TOP (NN y))"
 
 
 def test_what_needs_probabilities_refuses_negative_parameters():
     trees = trees_of(*AGREEING)
-    model = spectral(trees, 2, fewest=1, support=1, shrinkage=None).model
+    model = fit_spectral(trees, 2, fewest=1, support=1, shrinkage=None).model
     assert not model.is_nonnegative
     with pytest.raises(inout.ArgumentError, match="negative"):
         smoothed(model)
@@ -93,7 +93,7 @@ def test_pairs_of_features_do_not_overflow():
 
 
 def test_vectors_take_no_room_for_values_that_no_label_has():
-    estimate = spectral(trees_of(*AGREEING), 10**9, fewest=1, support=1, keep_vectors=True)
+    estimate = fit_spectral(trees_of(*AGREEING), 10**9, fewest=1, support=1, keep_vectors=True)
     assert estimate.vectors is not None
     assert estimate.vectors.inside.shape == (6, 2)
 
@@ -108,20 +108,20 @@ def test_vectors_take_no_room_for_values_that_no_label_has():
 )
 def test_wrong_options_of_spectral(options, message):
     with pytest.raises(inout.ArgumentError, match=message):
-        spectral(trees_of(*AGREEING), **options)
+        fit_spectral(trees_of(*AGREEING), **options)
 
 
 def test_no_trees():
     with pytest.raises(inout.ArgumentError, match="at least one tree"):
-        spectral(SkeletalTrees.of([]), 2)
+        fit_spectral(SkeletalTrees.of([]), 2)
 
 
 def test_restarts_need_random_starts():
     data = inout.latent.TrainingSet.of([Tree.fromstring(t) for t in AGREEING])
     with pytest.raises(inout.ArgumentError, match="start='random'"):
-        em_model(data, 2, restarts=1)
+        fit_latent_em(data, 2, restarts=1)
     told = []
-    model = em_model(data, 1, after_round=lambda model, latent: told.append(latent))
+    model = fit_latent_em(data, 1, after_round=lambda model, latent: told.append(latent))
     assert told == [1]
     np.testing.assert_allclose(model.parameters, treebank_model(data.trees).parameters)
 
@@ -135,7 +135,7 @@ def test_one_tree_is_not_several():
 
 def test_labels_may_have_a_plus():
     tree = Tree.fromstring("(TOP (PP (P+D du) (NP (N (+ +)))))")
-    grammar = latent_grammar([tree] * 3, 2)
+    grammar = fit_latent_grammar([tree] * 3, 2)
     assert LatentParser(grammar).parse(["du", "+"]).tree == tree
     assert LatentParser(grammar).parse(["du", "+"], "min_risk").tree == tree
 
@@ -147,7 +147,7 @@ def test_trees_deeper_than_the_stack_of_python():
         tree = Tree("S", [Tree("A", [word]), tree])
     data = inout.latent.TrainingSet.of([tree])
     assert len(data.trees.labels) == 2999
-    assert latent_grammar(data, 2).model.sizes.max() == 2
+    assert fit_latent_grammar(data, 2).model.sizes.max() == 2
 
 
 def test_equal_skeletons_are_the_same():
@@ -159,7 +159,7 @@ def test_equal_skeletons_are_the_same():
 
 def test_charts_are_not_larger_than_memory(monkeypatch):
     trees = [Tree.fromstring("(TOP (S (A a) (S (A a) (A a))))")] * 9
-    grammar = latent_grammar(trees, 1)
+    grammar = fit_latent_grammar(trees, 1)
     whole = LatentParser(grammar, threshold=None)
     assert len(whole.given(["a"] * 9).chart.graph.lefts) > 7
     monkeypatch.setattr(graphs, "MOST_EDGES", 7)

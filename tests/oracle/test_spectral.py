@@ -10,7 +10,7 @@ import torch
 
 from inout import InoutError
 from inout.latent.spectral import vectors
-from inout.latent.spectral.estimation import spectral
+from inout.latent.spectral.estimation import fit_spectral
 from inout.latent.spectral.features import Features, left_rule, parent_rule, rule, sibling_rule
 from inout.latent.spectral.projection import CrossMoments, decompose
 from inout.latent.spectral.shrinkage import Shrinkage
@@ -51,7 +51,7 @@ def truth(seed):
 
 def estimate(weights, latent=8, **options):
     """The probabilities of all trees by the spectral model of weighted trees."""
-    found = spectral(ARRAYS, latent, weights=weights, **{**EXACT, **options})
+    found = fit_spectral(ARRAYS, latent, weights=weights, **{**EXACT, **options})
     model = named(found.model)
     return found, np.array([probability(model, tree) for tree in TREES])
 
@@ -227,7 +227,7 @@ def test_misuse():
         {"features": FEW.with_inside(bad=lambda trees: trees.labels[1:])},
     ):
         with pytest.raises(InoutError):
-            spectral(ARRAYS, **options)
+            fit_spectral(ARRAYS, **options)
     with pytest.raises(InoutError):
         Shrinkage(-1.0)
     with pytest.raises(InoutError):

@@ -14,7 +14,7 @@ from inout.latent.smoothing import smoothed as smoothed
 from inout.latent.spectral import Features as Features
 from inout.latent.spectral import Shrinkage as Shrinkage
 from inout.latent.spectral import SpectralEstimate as SpectralEstimate
-from inout.latent.spectral import spectral as spectral
+from inout.latent.spectral import fit_spectral as fit_spectral
 from inout.latent.starts import latent_sizes as latent_sizes
 from inout.latent.starts import random_model as random_model
 from inout.latent.starts import split as split

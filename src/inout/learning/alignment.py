@@ -128,20 +128,20 @@ def fit_alignment(
     if letters is None:
         letters = sorted({letter for output in outputs for letter in output})
     chosen = AlignmentSettings(size=size, beam=strategy != "contexts", **settings)
-    told = partial(train, descent=descent, generator=source, progress=progress)
+    fit = partial(_fit_stage, descent=descent, generator=source, progress=progress)
     targets = None
     if strategy == "forced":
         exact = replace(chosen, beam=False, memory=1, size=2 * len(letters) + 2)
         simple = AlignmentModel.start(symbols, letters, order=2, settings=exact)
         state = source.get_state()
-        told(simple, Examples.of(simple, inputs, outputs), "contexts")
+        fit(simple, Examples.of(simple, inputs, outputs), "contexts")
         source.set_state(state)  # the examples come in the order that other strategies see
         targets = imputed_targets(simple, inputs, outputs)
         strategy = "target"
     model = AlignmentModel.start(
         symbols, letters, order=order, only_longest=only_longest, settings=chosen
     )
-    told(model, Examples.of(model, inputs, outputs, targets), strategy, after=after)
+    fit(model, Examples.of(model, inputs, outputs, targets), strategy, after=after)
     return model
 
 
@@ -166,7 +166,7 @@ class Examples:
         )
 
 
-def train(
+def _fit_stage(
     model: AlignmentModel,
     examples: Examples,
     strategy: Strategy,

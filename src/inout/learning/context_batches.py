@@ -132,7 +132,7 @@ class _LogPartition(torch.autograd.Function):
         return torch.from_numpy(contexts.counts(lattices, weighted)), None
 
 
-def lbfgs(training: Training, l2: float) -> ContextModel:
+def fit_lbfgs(training: Training, l2: float) -> ContextModel:
     """In each epoch contexts are selected, then the weights are optimised with these contexts."""
     if training.model.escape == -np.inf:
         raise ArgumentError(

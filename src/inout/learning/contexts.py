@@ -21,7 +21,7 @@ from inout.kernels.lattice.cpu import observations as observed
 from inout.kernels.lattice.op import Lattice
 from inout.kernels.lattice.selection import select
 from inout.learning.arguments import checked_number
-from inout.learning.context_batches import lbfgs
+from inout.learning.context_batches import fit_lbfgs
 from inout.learning.errors import refuse_divergence
 
 Method = Literal["adagrad", "lbfgs"]
@@ -122,7 +122,7 @@ def fit_contexts(
             raise ArgumentError(f"l2 is for lbfgs. Got {l2}")
         step = checked_number("step", step, 0.0, above=True)
         return training.adagrad(step, checked_number("delta", delta, 0.0, above=True))
-    return lbfgs(training, l2)
+    return fit_lbfgs(training, l2)
 
 
 def _checked_labels(sequences: Sequences, tags: Sequence[Sequence[str]]) -> list[str]:

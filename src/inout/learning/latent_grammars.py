@@ -1,4 +1,4 @@
-"""`latent_grammar`: a latent-variable grammar of a treebank, by spectral learning or by EM."""
+"""`fit_latent_grammar`: a latent-variable grammar of a treebank, by spectral learning or by EM."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from inout.latent.clustering import cluster_nodes, clustered_model
 from inout.latent.grammar import LatentGrammar
 from inout.latent.model import LPCFG
 from inout.latent.smoothing import smoothed
-from inout.latent.spectral import spectral
+from inout.latent.spectral import fit_spectral
 from inout.latent.starts import latent_sizes, random_model, split
 from inout.latent.training_set import TrainingSet
 from inout.learning.arguments import checked_generator
@@ -31,7 +31,7 @@ SMOOTHING = 0.01
 LEXICAL_SMOOTHING = 0.1
 
 
-def latent_grammar(
+def fit_latent_grammar(
     trees: Iterable[Tree] | TrainingSet,
     latent: int = 16,
     method: Method = "spectral",
@@ -42,28 +42,28 @@ def latent_grammar(
 ) -> LatentGrammar:
     """The grammar of a treebank with up to `latent` values for each nonterminal.
 
-    spectral: by the method of moments, in one pass (`inout.latent.spectral`, which has the
-    options). em: by `em_model`, which has the options. Both can be parsed with:
+    spectral: by the method of moments, in one pass (`inout.latent.fit_spectral`, which has the
+    options). em: by `fit_latent_em`, which has the options. Both can be parsed with:
 
     >>> trees = [Tree.fromstring("(TOP (S (NP (PRP she)) (VP (VBD ran))))")] * 3
-    >>> grammar = latent_grammar(trees, 2)
+    >>> grammar = fit_latent_grammar(trees, 2)
     >>> from inout.latent import LatentParser
     >>> print(LatentParser(grammar).parse("she ran".split()).tree)
     (TOP (S (NP (PRP she)) (VP (VBD ran))))
     """
     data = trees if isinstance(trees, TrainingSet) else TrainingSet.of(trees)
     if method == "spectral":
-        made = spectral(
+        made = fit_spectral(
             data.trees, latent, generator=generator, progress=progress is not False, **options
         )
         return data.grammar(made.model, method="spectral", latent=latent)
     if method == "em":
-        model = em_model(data, latent, generator=generator, progress=progress, **options)
+        model = fit_latent_em(data, latent, generator=generator, progress=progress, **options)
         return data.grammar(model, method="em", latent=latent)
     raise ArgumentError(f"method must be one of {', '.join(get_args(Method))}. Got {method!r}")
 
 
-def em_model(
+def fit_latent_em(
     data: TrainingSet,
     latent: int,
     start: Start = "split",
@@ -116,7 +116,7 @@ def em_model(
         found = em(first, data.trees, restarts=restarts, generator=source, **told)
         return finished(found.model, latent)
     if start == "spectral":
-        estimate = spectral(data.trees, latent, keep_vectors=True, generator=source)
+        estimate = fit_spectral(data.trees, latent, keep_vectors=True, generator=source)
         assert estimate.vectors is not None
         vectors = np.concatenate([estimate.vectors.inside, estimate.vectors.outside], axis=1)
         values = cluster_nodes(data.trees, vectors, sizes, source)

@@ -253,7 +253,7 @@ def _induce_latent(
 
 
 def _em_options(method: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The options of `em_model`; refused where the method has none of them."""
+    """The options of `fit_latent_em`; refused where the method has none of them."""
     if method != "em":
         _refuse(given, f"needs --method em. Got --method {method}")
         return {}

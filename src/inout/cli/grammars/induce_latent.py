@@ -17,7 +17,7 @@ from inout.cli.progress import COMPILING, never_compiled
 from inout.latent.grammar import LatentGrammar
 from inout.latent.model import LPCFG
 from inout.latent.training_set import TrainingSet
-from inout.learning.latent_grammars import Method, Start, latent_grammar
+from inout.learning.latent_grammars import Method, Start, fit_latent_grammar
 from inout.learning.progress import Callback, Progress, reporter
 
 KERNEL = "latent"
@@ -36,10 +36,10 @@ def train(
     began = monotonic()
     generator = None if seed is None else torch.Generator().manual_seed(seed)
     if method == "spectral":
-        made = latent_grammar(data, latent, method, generator=generator, progress=True)
+        made = fit_latent_grammar(data, latent, method, generator=generator, progress=True)
     else:
         with em_bars(latent, options["start"]) as bars:
-            made = latent_grammar(
+            made = fit_latent_grammar(
                 data,
                 latent,
                 method,

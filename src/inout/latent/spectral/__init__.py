@@ -1,7 +1,7 @@
 """Spectral learning of latent-variable grammars (Cohen et al. 2012, 2013)."""
 
 from inout.latent.spectral.estimation import SpectralEstimate as SpectralEstimate
-from inout.latent.spectral.estimation import spectral as spectral
+from inout.latent.spectral.estimation import fit_spectral as fit_spectral
 from inout.latent.spectral.features import DEFAULT as DEFAULT
 from inout.latent.spectral.features import Features as Features
 from inout.latent.spectral.heads import HeadTable as HeadTable

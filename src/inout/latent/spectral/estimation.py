@@ -40,7 +40,7 @@ class SpectralEstimate:
         return self.model.sizes
 
 
-def spectral(
+def fit_spectral(
     trees: SkeletalTrees,
     latent: int = 16,
     *,
@@ -100,7 +100,7 @@ def spectral(
     >>> from inout.latent.trees import SkeletalTrees
     >>> agreeing = [Tree.fromstring(text) for text in ("(S (A x) (A x))", "(S (A y) (A y))")]
     >>> trees = SkeletalTrees.of(agreeing)
-    >>> model = spectral(trees, fewest=1, support=1, shrinkage=None).model
+    >>> model = fit_spectral(trees, fewest=1, support=1, shrinkage=None).model
     >>> model.sizes.tolist()
     [1, 2]
     >>> c = model.layout.block(model.parameters, 0)  # [1 2 2]
