@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 
 from benchmarks.data import DataMissingError
-from benchmarks.machine import describe_machine
+from benchmarks.machine import describe_machine, is_busy, load
 from benchmarks.registry import WORKLOADS, Workload
 from benchmarks.report import Agreement, Report, say
 
@@ -44,6 +44,8 @@ def main() -> int:
 
 def _run(workload: Workload, quick: bool, seed: int) -> Report | None:
     """The report, None if the numbers disagree: then nothing is timed."""
+    if is_busy():
+        say(f"{workload.name}: the machine is BUSY (load {load():.1f}): do not trust the times")
     machine = describe_machine(workload.single_thread)
     if workload.seeded:
         machine["seed"] = seed

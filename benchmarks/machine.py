@@ -14,6 +14,7 @@ from typing import Any
 
 PACKAGES = ("numpy", "numba", "torch", "triton", "polars")
 PEERS = ("torch-struct", "pytorch-crf", "hmmlearn", "nltk")
+BUSY = 0.5  # processes
 ROOT = Path(__file__).parents[1]
 
 
@@ -25,13 +26,23 @@ def describe_machine(single_thread: bool) -> dict[str, Any]:
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
         "threads used": 1 if single_thread else "all cores",
-        "load before": f"{os.getloadavg()[0]:.1f} processes",
+        "load before": f"{load():.1f}" + (", BUSY" if is_busy() else ""),
         "memory": f"{_memory_gib():.0f} GiB",
         "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         **_gpu(),
         "libraries": _versions(PACKAGES),
         "peers": _versions(PEERS),
     }
+
+
+def load() -> float:
+    """Processes that ran or waited for a core in the last minute, on average."""
+    return os.getloadavg()[0]
+
+
+def is_busy() -> bool:
+    """Whether others use the machine, so that times mean less."""
+    return load() > BUSY
 
 
 def _commit() -> str:

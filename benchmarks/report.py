@@ -95,8 +95,7 @@ class Report:
 
     def markdown(self) -> str:
         """The run as Markdown: machine, agreements, figures."""
-        about = [f"- {name}: {value}" for name, value in self.machine.items()]
-        checks = [(a.name, f"{a.difference:.2g}", f"<= {a.tolerance:g}") for a in self.agreements]
+        about = "; ".join(f"{name}: {value}" for name, value in self.machine.items())
         figures = [
             (
                 figure.name,
@@ -114,12 +113,9 @@ class Report:
             [
                 f"# Benchmark `{self.workload}`{' (quick)' if self.quick else ''}",
                 "",
-                *about,
+                about,
                 "",
-                "Checked before anything was timed:",
-                "",
-                *_table(("agreement", "difference", "tolerance"), checks),
-                "",
+                *self._checks(),
                 *self._cells(),
                 "Medians; ours and the peers' runs alternate.",
                 "",
@@ -128,6 +124,18 @@ class Report:
                 *([*failures, ""] if failures else []),
             ]
         )
+
+    def _checks(self) -> list[str]:
+        """How many agreements were checked, and the one that is closest to its tolerance."""
+        if not self.agreements:
+            return []
+        closest = max(self.agreements, key=lambda a: a.difference / max(a.tolerance, 1e-300))
+        return [
+            f"{len(self.agreements)} agreements were checked before anything was timed; closest to "
+            f"its tolerance: {closest.name} ({closest.difference:.2g}, at most "
+            f"{closest.tolerance:g}).",
+            "",
+        ]
 
     def _cells(self) -> list[str]:
         """The figures that are cells, as one table."""
@@ -150,17 +158,16 @@ class Report:
             "workload": self.workload,
             "quick": self.quick,
             "machine": self.machine,
+            "holds": self.holds,
             "agreements": [
-                asdict(a) | {"difference": float(a.difference), "holds": a.holds}
-                for a in self.agreements
+                asdict(a) | {"difference": float(f"{a.difference:.2g}")} for a in self.agreements
             ],
             "figures": [f.summary() | {"repeats": f.repeats} for f in self.figures],
-            "holds": self.holds,
         }
         RESULTS.mkdir(exist_ok=True)
         written = []
         for ending, text in (
-            ("json", json.dumps(document, indent=2) + "\n"),
+            ("json", _compact(document)),
             ("md", self.markdown()),
         ):
             path = RESULTS / f"{self.workload}.{ending}"
@@ -169,6 +176,18 @@ class Report:
             draft.write_text(text, encoding="utf-8")
             written.append(draft.replace(path))
         return written
+
+
+def _compact(document: dict[str, Any]) -> str:
+    """JSON with one line for each entry, and for each agreement and figure."""
+    entries = [f"{json.dumps(name)}: {_lines(value)}" for name, value in document.items()]
+    return "{" + ",\n".join(entries) + "}\n"
+
+
+def _lines(value: Any) -> str:
+    if not isinstance(value, list):
+        return json.dumps(value)
+    return "[" + ",\n".join(json.dumps(one) for one in value) + "]"
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -198,19 +197,14 @@ def _bounds(state: State, experiment: Experiment, runs: Sequence[Run]) -> Iterat
 
 
 def _write(found: dict[str, list[Run]]) -> None:
-    """The curves as JSON and SVG (figure 4: errors, close ones, matches; figure 6: lengths)."""
-    curves = {name: [asdict(run) for run in runs] for name, runs in found.items()}
+    """The learning curves as SVG (figure 4: errors; figure 6: lengths of contexts)."""
     RESULTS.mkdir(exist_ok=True)
-    _save("curves.json", json.dumps(curves, indent=1) + "\n")
     for name, runs in found.items():
         short = name.replace(",", "").replace(" ", "-")
         title, ours = f"Letters from phones, {name}", _of(runs, "contexts")
-        close = [*ours, *_of(runs, "forced")]
         for file, chart in {
             # Beams that learn nothing may write words of any length.
             "errors": _chart(title, "character error rate", runs, "errors", (0.0, 1.0)),
-            "close": _chart(title, "character error rate", close, "errors"),
-            "exact": _chart(title, "words all right", runs, "exact"),
             "lengths": _chart(f"Mean context length, {name}", "edges", ours, "lengths"),
         }.items():
             _save(f"{file}-{short}.svg", chart)

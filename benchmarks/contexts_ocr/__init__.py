@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -179,7 +178,7 @@ def _cells(name: str, runs: Sequence[Run]) -> Iterator[Figure]:
 
 
 def _draw(state: State) -> None:
-    """Figures 3 and 6 of the paper, and their numbers."""
+    """Figures 3 and 6 of the paper."""
     if state.quick:
         return
     pictures = {
@@ -199,16 +198,6 @@ def _draw(state: State) -> None:
     }
     for name, picture in pictures.items():
         (RESULTS / f"contexts-ocr-{name}.svg").write_text(picture, encoding="utf-8")
-    curves = {"precision by recall": state.curves, "context length": {CONTEXTS: state.lengths}}
-    rounded = {
-        name: {
-            method: [(round(x, 4), round(y, 4)) for x, y in points]
-            for method, points in lines.items()
-        }
-        for name, lines in curves.items()
-    }
-    text = json.dumps(rounded)
-    (RESULTS / "contexts-ocr-curves.json").write_text(text + "\n", encoding="utf-8")
 
 
 def _speed(state: State, ours: ContextModel, beam: ContextModel) -> Iterator[Figure]:
