@@ -1,4 +1,4 @@
-"""`compiled`: how every compiled function of the package is made, with its place in the cache."""
+"""`compiled` and `inner`: how every compiled function of the package is made."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from typing import Any
 
 from numba import njit
 
+from inout._core.cpu.caching import KernelCache
+
 
 def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Compiles a function at its first call, and keeps the code on disk; releases Python's lock."""
-    decorate = njit(cache=True, nogil=True, **options)
-    return decorate if function is None else decorate(function)
+    if function is None:
+        return lambda function: compiled(function, **options)
+    dispatcher = njit(nogil=True, **options)(function)
+    dispatcher._cache = KernelCache(function)
+    return dispatcher
 
 
 def inner(function: Callable[..., Any] | None = None, **options: Any) -> Any:

@@ -1,0 +1,135 @@
+"""Where compiled code is kept, when it is still good, and who hears that some is missing.
+
+numba keeps code as long as the file of the function itself does not change. But the code of
+imported functions becomes part of a kernel, and so do imported constants. Here the name of the file
+that keeps the code has a hash of the function's module and of all modules of its package that this
+imports, directly or not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from inspect import getfile
+from pathlib import Path
+from typing import Any
+
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
+
+_LOG = logging.getLogger("inout")
+_FROM = re.compile(rb"^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)", re.MULTILINE)
+_IMPORT = re.compile(rb"^[ \t]*import[ \t]+([^\n]+)", re.MULTILINE)
+_WORD = re.compile(rb"[\w.]+")
+
+_watchers: list[Callable[[str], None]] = []
+
+
+@contextmanager
+def watching(started: Callable[[str], None]) -> Iterator[None]:
+    """Calls `started` with the name of each function that is compiled inside, before it is."""
+    _watchers.append(started)
+    try:
+        yield
+    finally:
+        _watchers.remove(started)
+
+
+@cache
+def _read(path: Path, root: Path) -> tuple[bytes, list[Path]]:
+    """The hash of a file, and the files below `root` that it may import."""
+    text = path.read_bytes()
+    names = {word for line in _IMPORT.findall(text) for word in _WORD.findall(line)}
+    for module, what in _FROM.findall(text):
+        names |= {module, *(module + b"." + word for word in _WORD.findall(what))}
+    found = []
+    for name in sorted(names):
+        if name.startswith(root.name.encode() + b"."):
+            stem = root.parent.joinpath(*name.decode().split("."))
+            found += [p for p in (stem.with_suffix(".py"), stem / "__init__.py") if p.is_file()]
+    return hashlib.sha256(text).digest(), found
+
+
+@cache
+def source_stamp(path: Path) -> str:
+    """A hash of a module and of all modules of its package that it imports, directly or not."""
+    root = path.parent
+    while (root.parent / "__init__.py").exists():
+        root = root.parent
+    digests: dict[Path, bytes] = {}
+    waiting = [path]
+    while waiting:
+        file = waiting.pop()
+        if file not in digests:
+            digests[file], imported = _read(file, root)
+            waiting += imported
+    parts = (str(file.relative_to(root)).encode() + digests[file] for file in sorted(digests))
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+
+
+class _StampedFiles(CompileResultCacheImpl):
+    """numba's cache of one function in a file whose name ends in the stamp of the sources."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._file = Path(getfile(function))
+        super().__init__(function)
+
+    def get_filename_base(self, fullname: str, abiflags: str) -> str:
+        name: str = super().get_filename_base(fullname, abiflags)
+        return f"{name}-{source_stamp(self._file)}"
+
+
+class KernelCache(FunctionCache):
+    """The compiled code of one function on disk; opened when it is first asked for.
+
+    In NUMBA_CACHE_DIR, or else beside the source, or else in the user's cache folder, whichever
+    can be written first.
+    """
+
+    _impl_class = _StampedFiles
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._open = False
+        self._enabled = True
+        # Now, not when compiled: by then a file may differ from what was imported.
+        source_stamp(Path(getfile(function)))
+
+    @property
+    def cache_path(self) -> str | None:
+        """The folder, or None where none can be written."""
+        self._ensure_open()
+        return self._cache_path if self._enabled else None
+
+    def _ensure_open(self) -> None:
+        if self._open:
+            return
+        self._open = True
+        try:
+            super().__init__(self._function)
+        except RuntimeError:  # no folder can be written: compile in every process
+            self.disable()
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The code for a signature, or None: then it will be compiled, which watchers hear."""
+        self._ensure_open()
+        found = super().load_overload(sig, target_context)
+        if found is None:
+            name = f"{self._function.__module__}.{self._function.__qualname__}"
+            _LOG.info("compiling %s", name)
+            for started in tuple(_watchers):
+                started(name)
+        return found
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keeps the code, and removes what was compiled from other sources."""
+        super().save_overload(sig, data)
+        if self._enabled:
+            folder, base = Path(self._cache_path), self._impl.filename_base
+            function, stamp = base.split("-")[0], base.split("-")[-1]
+            for file in folder.glob(f"{function}-*.nb[ic]"):
+                if stamp not in file.name:
+                    file.unlink(missing_ok=True)
