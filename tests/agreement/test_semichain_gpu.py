@@ -8,8 +8,9 @@ from scipy.stats import chisquare
 from torch import Tensor
 
 from inout import ArgumentError, SemiMarkov
+from inout.kernels.limits import SEGMENTS_GPU_LABELS
 from inout.kernels.segments import op
-from inout.kernels.segments.gpu.passes import MOST_GPU_LABELS, GpuPasses
+from inout.kernels.segments.gpu.passes import GpuPasses
 from inout.kernels.segments.reference import reference_log_partition
 from tests.agreement.gpu_device import DEVICE, INTERPRETED, MARKS
 from tests.support import assert_close
@@ -176,6 +177,6 @@ def test_no_positions_and_no_elements() -> None:
 
 
 def test_more_labels_than_a_program_holds_are_refused() -> None:
-    many = MOST_GPU_LABELS + 1
-    with pytest.raises(ArgumentError, match=f"at most {MOST_GPU_LABELS} labels"):
+    many = SEGMENTS_GPU_LABELS + 1
+    with pytest.raises(ArgumentError, match=f"at most {SEGMENTS_GPU_LABELS} labels"):
         GpuPasses(torch.empty(1, 0, 1, many, many), torch.zeros(1, dtype=torch.long))

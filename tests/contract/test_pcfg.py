@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -13,8 +12,10 @@ from torch.autograd import grad
 
 from inout import ArgumentError
 from inout.distributions.pcfg import PCFG
+from inout.kernels.limits import ByDtype
 from inout.kernels.pcfg import op
-from inout.kernels.pcfg.cpu.passes import LIMITS, CpuGrammarPasses
+from inout.kernels.pcfg.cpu import passes
+from inout.kernels.pcfg.cpu.passes import CpuGrammarPasses
 from tests.contract.distribution_suite import F32, F64, Case, Event, Part, seeded
 from tests.contract.tree_suite import TreeSuite, catalan, trees
 from tests.support import assert_close
@@ -160,12 +161,12 @@ def test_log_space_gives_the_same_numbers(family, monkeypatch):
     """With a bound that nothing meets, every element is done in log space, or in float64 first."""
     for dtype in (F32, F64):
         case = family.ragged(4, dtype)
-        for kind in (np.float32, np.float64):
-            own = LIMITS[np.dtype(kind)]
-            monkeypatch.setitem(LIMITS, np.dtype(kind), own._replace(tiny=2.0))
+        usual = passes.GRAMMAR_TINY
+        for limits in (usual._replace(float32=2.0), ByDtype(2.0, 2.0)):
+            monkeypatch.setattr(passes, "GRAMMAR_TINY", limits)
             grammar = family.make(case)
             found = CpuGrammarPasses(*grammar._flat(grammar.potentials))
-            if kind == np.float64 or dtype == F32:
+            if limits.of(dtype) == 2.0:
                 assert found.bad.tolist() == list(range(6))
             family.check(case)
             samples = grammar.sample((2000,), generator=seeded(5))

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-MOST_KEYS = 10_000  # to remember having been asked for
+from inout.kernels.limits import REMEMBERED_SHAPES
 
 Results = TypeVar("Results")
 Owned = TypeVar("Owned")
@@ -61,7 +61,7 @@ class Shelf(Generic[Owned]):
         """An object for this key that nobody else has, or None: do without."""
         with self._lock:
             if key not in self._seen or self._lent >= self._most:
-                if len(self._seen) >= MOST_KEYS:
+                if len(self._seen) >= REMEMBERED_SHAPES:
                     self._seen.clear()
                 self._seen.add(key)
                 return None

@@ -7,11 +7,9 @@ from jaxtyping import Float, Inexact, Int
 from torch import Tensor
 
 from inout.kernels.chain.op import passes_for
+from inout.kernels.limits import CHANCES_AT_A_TIME, LANES_AT_A_TIME
 from inout.kernels.math.reweighting import reweighted
 from inout.series.lanes import Lanes, mix
-
-_BLOCK = 2**22  # numbers of lanes that are made at a time
-_MOST = 2**26  # conditional probabilities that are held at a time
 
 
 def generating_function(
@@ -32,7 +30,7 @@ def generating_function(
     O(b n s² l²) for power series with values of pairs. Padding may be anything.
     """
     b, n, s = emissions.shape
-    if b > 1 and b * n * s * s > _MOST:
+    if b > 1 and b * n * s * s > CHANCES_AT_A_TIME:
         halves = [slice(b // 2), slice(b // 2, None)]
         found = [
             generating_function(
@@ -62,7 +60,7 @@ def generating_function(
     weights = reweighted(chances, transitions).unbind(1)
     centres = means.sum(-1)
     done = x = lanes.one(nodes, b, s)
-    block = max(1, _BLOCK // max(lanes.size * b * s, 1))
+    block = max(1, LANES_AT_A_TIME // max(lanes.size * b * s, 1))
     for t in reversed(range(n)):
         if t + 1 < n:
             if pair_values is None:

@@ -11,8 +11,9 @@ from inout.kernels.autograd import differentiable_log_partition, gradient_wanted
 from inout.kernels.chain.cpu import decode as decoding
 from inout.kernels.chain.cpu.passes import CpuPasses
 from inout.kernels.chain.gpu.matrix import MatrixPasses
-from inout.kernels.chain.gpu.passes import MOST_GPU_LABELS, GpuPasses
+from inout.kernels.chain.gpu.passes import GpuPasses
 from inout.kernels.chain.reference import reference_log_partition
+from inout.kernels.limits import CHAIN_GPU_LABELS
 from inout.kernels.threads import over_batch
 from inout.kernels.tiers import choose_tier
 
@@ -25,7 +26,7 @@ def passes_for(
     """The passes for these potentials; `keep` what derivatives need."""
     if choose_tier(emissions.device) == "cpu":
         return CpuPasses(emissions, transitions, lengths, keep=keep)
-    few = emissions.shape[2] <= MOST_GPU_LABELS
+    few = emissions.shape[2] <= CHAIN_GPU_LABELS
     return (GpuPasses if few else MatrixPasses)(emissions, transitions, lengths, keep=keep)
 
 

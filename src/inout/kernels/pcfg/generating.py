@@ -8,15 +8,11 @@ import torch
 from jaxtyping import Bool, Float, Inexact, Int
 from torch import Tensor
 
+from inout.kernels.limits import GENERATING_STEADY, GENERATING_TINY
 from inout.kernels.pcfg import op
 from inout.kernels.pcfg.logspace_generating import log_space_generating_function
 from inout.kernels.pcfg.valued import ValuedGrammar, relative
 from inout.series.lanes import Lanes, Truncated
-
-# Totals below this, the largest of their span being 1, are not trusted.
-TINY = 1e-200
-# Variances below this share of the expected sum of squares of the rules' values are not, either.
-STEADY = 1 / 16
 
 
 def generating_function(
@@ -146,8 +142,8 @@ def _in_range(grammar: ValuedGrammar, lengths: Int[Tensor, " b"]) -> Bool[Tensor
     number = Truncated((0,))
     plain, possible = grammar.without_values(), grammar.possible()
     chart = _Chart(number, plain)
-    low = chart.below(TINY, lengths)
-    low.append((plain.root.exp() * chart.at_top(lengths)[0]).sum(-1) < TINY)
+    low = chart.below(GENERATING_TINY, lengths)
+    low.append((plain.root.exp() * chart.at_top(lengths)[0]).sum(-1) < GENERATING_TINY)
     result = torch.ones_like(lengths, dtype=torch.bool)
     if not any(bool(x.any()) for x in low):
         return result
@@ -174,7 +170,7 @@ def _varies(
         x = _scaled(Truncated((2,)), grammar.only(k), lengths)
         variance = (2 * x[2] - x[1] ** 2).abs()
         # Not `<`: NaN must not pass.
-        result &= (variance >= STEADY * expected) | (x[0] == 0)
+        result &= (variance >= GENERATING_STEADY * expected) | (x[0] == 0)
     return result
 
 
@@ -258,7 +254,7 @@ class _Chart:
     def _settle(self, total: Inexact[Tensor, "l b count nt"], shift: Tensor) -> None:
         """Appends totals that are relative to exp(shift) [b count]."""
         top = total[0].detach().real.amax(-1)
-        top = torch.where(top < TINY, 0.0, top)
+        top = torch.where(top < GENERATING_TINY, 0.0, top)
         if not self.counting:
             total = (total > 0).to(total.dtype)
             shift, top = torch.zeros_like(shift), (top > 0).to(top.dtype)

@@ -6,11 +6,10 @@ import torch
 from jaxtyping import Float, Inexact, Int
 from torch import Tensor
 
+from inout.kernels.limits import LANES_AT_A_TIME
 from inout.kernels.math.reweighting import reweighted
 from inout.kernels.segments.op import passes_for
 from inout.series.lanes import Lanes, mix
-
-_BLOCK = 2**22  # numbers of lanes that are made at a time
 
 
 def generating_function(
@@ -46,7 +45,7 @@ def generating_function(
     off = _by_start(values, w) - _steps(centres, w)[..., None, None]  # [k b t d y y']
     # What is never used must not be far from the rest, where exponentials overflow.
     off = off.where((chances > 0).any(3, keepdim=True) if free else chances > 0, 0.0)
-    block = max(1, _BLOCK // max(lanes.size * b * w * s * (1 if free else s), 1))
+    block = max(1, LANES_AT_A_TIME // max(lanes.size * b * w * s * (1 if free else s), 1))
     boundaries = [done] * (n + w)
     for t in reversed(range(n)):
         place = t % block

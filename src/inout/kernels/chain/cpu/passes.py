@@ -13,6 +13,7 @@ from torch import Tensor
 
 from inout.kernels.chain.cpu import decode as decoding
 from inout.kernels.chain.cpu import logspace, scaled, tangent
+from inout.kernels.limits import CHAIN_EXACT, CHAIN_SHARE
 from inout.kernels.threads import groups, over_batch
 
 Array = NDArray[Any]
@@ -29,11 +30,6 @@ specific_covariances: Kernel = tangent.specific_covariances
 stationary_covariances: Kernel = tangent.stationary_covariances
 viterbi: Kernel = decoding.viterbi
 draw: Kernel = decoding.sample
-
-# Sums of at least this much are exact, whatever underflows beside them; and the share of a total
-# that may be lost. Elements for which neither can be said go to log space.
-TINY = {torch.float32: 1e-25, torch.float64: 1e-280}
-SHARE = {torch.float32: 1e-9, torch.float64: 1e-18}
 
 
 class CpuPasses:
@@ -57,7 +53,7 @@ class CpuPasses:
         b, n, s = self.emissions.shape
         dtype = self.emissions.dtype
         floor = 8 * s * np.finfo(dtype).tiny
-        self.limits = np.array([TINY[emissions.dtype], floor, SHARE[emissions.dtype]], dtype)
+        self.limits = np.array([CHAIN_EXACT.of(dtype), floor, CHAIN_SHARE.of(dtype)], dtype)
         self.work = b * n * s * s
         self.stationary = self.transitions.shape[1] == 1
         self.factors: Array = np.empty((0, s, s), dtype)

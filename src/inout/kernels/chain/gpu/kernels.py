@@ -24,14 +24,16 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-SHARED_MEMORY = 96 * 1024  # for one program: two are to fit on a multiprocessor
+from inout.kernels.limits import (
+    CHAIN_EXACT,
+    CHAIN_GPU_HUGE,
+    CHAIN_GPU_LEAST,
+    CHAIN_GPU_LOWEST,
+    CHAIN_GPU_SHARED_MEMORY,
+)
 
-# Finite terms below exp(LOWEST), or messages below LEAST but above 0, could underflow together.
-LOWEST = tl.constexpr(-41.0)
-LEAST = tl.constexpr(1e-18)
-# Masses of all labellings of at least this much are right whatever underflowed on the way.
-TINY = tl.constexpr(1e-25)
-HUGE = tl.constexpr(1e30)
+LOWEST, LEAST = tl.constexpr(CHAIN_GPU_LOWEST), tl.constexpr(CHAIN_GPU_LEAST)
+TINY, HUGE = tl.constexpr(CHAIN_EXACT.float32), tl.constexpr(CHAIN_GPU_HUGE)
 
 
 @triton.jit
@@ -484,7 +486,7 @@ def strides(transitions: Tensor) -> tuple[int, int]:
 def options(potentials: Tensor) -> dict[str, int]:
     """Block size, how many blocks may be on their way in shared memory, and warps (measured)."""
     size = max(16, triton.next_power_of_2(potentials.shape[-1]))
-    stages = SHARED_MEMORY // (size * size * potentials.element_size())
+    stages = CHAIN_GPU_SHARED_MEMORY // (size * size * potentials.element_size())
     return {"S": size, "STAGES": max(1, min(4, stages)), "num_warps": 4 if size < 128 else 8}
 
 

@@ -15,12 +15,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inout.kernels.autograd import tangents_by
-from inout.kernels.chain.cpu.passes import SHARE, CpuPasses
+from inout.kernels.chain.cpu.passes import CpuPasses
 from inout.kernels.chain.reference import reference_log_partition
+from inout.kernels.limits import CHAIN_GPU_PAIRS, CHAIN_SHARE
 from inout.kernels.math.precision import exact_products
-
-# Entries of the table of all pairs of labels to look at in one step of Viterbi.
-BLOCK = 2**27
 
 
 class MatrixPasses:
@@ -40,7 +38,7 @@ class MatrixPasses:
         b, n, s = emissions.shape
         self.size, self.stationary = (b, n, s), transitions.shape[1] == 1
         self.floor = 8 * s * torch.finfo(emissions.dtype).tiny
-        self.share = SHARE[emissions.dtype] / max(n, 1)
+        self.share = CHAIN_SHARE.of(emissions.dtype) / max(n, 1)
         position = torch.arange(n, device=lengths.device)[:, None]
         self.real = position < lengths  # [n b]
         # Beyond its length an element emits nothing.
@@ -268,7 +266,7 @@ def _best_before(
     """The best score before each label, transition included, and the label it comes from."""
     b, s = scores.shape
     tops, labels = torch.empty_like(scores), scores.new_empty((b, s), dtype=torch.int32)
-    step = max(1, BLOCK // (b * s))
+    step = max(1, CHAIN_GPU_PAIRS // (b * s))
     for first in range(0, s, step):
         columns = slice(first, first + step)
         best = (scores[:, :, None] + block[:, :, columns]).max(1)

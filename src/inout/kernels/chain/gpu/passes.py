@@ -11,8 +11,6 @@ from torch import Tensor
 from inout.kernels.autograd import tangents_by
 from inout.kernels.chain.reference import reference_log_partition
 
-MOST_GPU_LABELS = 128  # that a Triton program can hold in its registers
-
 
 class GpuPasses:
     """Real arithmetic, and in the same kernels log space where the range asks for it.

@@ -4,8 +4,8 @@ One chart [n n s] for all symbols: the preterminals nt..s-1 stand at width 1, th
 0..nt-1 above it. Handles every mixture of magnitudes and -inf. Sums over splits come first, as a
 matrix of pairs of symbols, then the rules. For most heads the products of pairs and rules, each
 relative to its largest, are within the range of numbers, so that O(n³ nt² + n² nt s) calls of exp
-are enough, in loops over rows that become vector instructions; the others (`REACH`) need O(n² nt²
-s) more.
+are enough, in loops over rows that become vector instructions; the others (`GRAMMAR_REACH`) need
+O(n² nt² s) more.
 """
 
 from __future__ import annotations
@@ -15,14 +15,11 @@ import math
 import numpy as np
 
 from inout._core.cpu.compiling import compiled
+from inout.kernels.limits import GRAMMAR_REACH
 from inout.kernels.math.cpu.exponential import FAST, exp_below
 
 # For impossible pairs instead of -inf: -inf less this is -inf, where -inf less -inf is NaN.
 LOWEST = np.finfo(np.float64).min
-
-# A head is this near to its best rule and its span's best pair if products of weights serve: what
-# underflows in them is then below a 1e-40th of the head's value.
-REACH = 600.0
 
 
 @compiled
@@ -174,7 +171,7 @@ def apply_rules(rules, weights, rule_tops, pairs, scaled, pair_top, width, row, 
         for p in range(s):
             end = partners(width, p, nt, s)
             mass += dot(weights[a, p, :end], scaled[p, :end])
-        if mass < math.exp(-REACH):
+        if mass < math.exp(-GRAMMAR_REACH):
             row[:] = LOWEST
             for p in range(s):
                 end = partners(width, p, nt, s)
@@ -191,7 +188,7 @@ def apply_rules(rules, weights, rule_tops, pairs, scaled, pair_top, width, row, 
 @compiled
 def within_reach(gap):
     """exp(gap), or 0 if that is too large."""
-    return math.exp(gap) if gap < REACH else 0.0
+    return math.exp(gap) if gap < GRAMMAR_REACH else 0.0
 
 
 @compiled(fastmath=FAST)

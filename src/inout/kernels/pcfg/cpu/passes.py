@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from inout.kernels.limits import GRAMMAR_MULTIPLE, GRAMMAR_SLACK, GRAMMAR_TINY
 from inout.kernels.pcfg.cpu import decode as decoding
 from inout.kernels.pcfg.cpu.chart import Chart, Direction, Weights, possibilities, weigh
 from inout.kernels.pcfg.cpu.logspace_passes import LogSpacePasses
@@ -23,22 +24,6 @@ Kernel = Callable[..., Any]
 # numba's dispatchers have no types for starred arguments.
 viterbi: Kernel = decoding.viterbi
 draw: Kernel = decoding.sample
-
-
-class Limits(NamedTuple):
-    """What scaled arithmetic in one dtype is trusted with."""
-
-    tiny: float  # totals below this (a span's best split and best rule being 1) lose digits
-    multiple: float  # of tiny: where the totals of the upper bound of log Z start from
-    slack: float  # how far above log Z that bound may be
-
-
-# A share of (e^slack - 1) / multiple of Z may be lost: 1e-8 and 1e-16. multiple * tiny must still
-# be small, and slack larger than the rounding errors of two passes.
-LIMITS = {
-    np.dtype(np.float32): Limits(tiny=1e-28, multiple=1e6, slack=1e-2),
-    np.dtype(np.float64): Limits(tiny=1e-280, multiple=1e10, slack=1e-6),
-}
 
 
 class CpuGrammarPasses:
@@ -56,7 +41,7 @@ class CpuGrammarPasses:
         self.dtype = given.dtype
         real = np.arange(given.shape[1]) < self.lengths[:, None]
         self.words: Array = np.where(real[..., None], given, self.dtype.type(-np.inf))
-        self.limits = LIMITS[self.dtype]
+        self.tiny = GRAMMAR_TINY.of(self.dtype)
 
     def _of(self, elements: Array) -> tuple[Array, Array, Array]:
         """Root, rules and words of some elements."""
@@ -67,12 +52,12 @@ class CpuGrammarPasses:
     def chart(self) -> Chart:
         """Inside values; totals below tiny are 0 in it, whether possible or not."""
         weights, scales = weigh(self.root, self.rules, self.words)
-        return Chart(weights, scales, self.lengths, self.limits.tiny)
+        return Chart(weights, scales, self.lengths, self.tiny)
 
     @cached_property
     def bad(self) -> Array:
         """The elements in which something possible that may matter came out as 0."""
-        low = self.chart.low | ~(self.chart.total >= self.limits.tiny)
+        low = self.chart.low | ~(self.chart.total >= self.tiny)
         elements: Array = (low & (self.lengths > 1)).nonzero()[0]
         for criterion in (self._may_have_lost, self._have_lost):
             if len(elements):
@@ -83,7 +68,7 @@ class CpuGrammarPasses:
         """In which elements the totals set to 0 may be worth more than the limits' share of Z.
 
         Let L be a total of the chart, T the true one, and U that of a pass in which all totals
-        start from K tiny (K = `multiple`).
+        start from K tiny (K = GRAMMAR_MULTIPLE).
         1. A total is a polynomial P of those below it, without negative coefficients, less what
            is lost there: at most tiny, in its span's scale.
         2. So P(L + t (T - L)) is convex in t, P(L + K (T - L)) >= P(L) + K (P(T) - P(L)), and by
@@ -94,11 +79,11 @@ class CpuGrammarPasses:
         times, changes by at most n times that share. Whether there is any tree, where L = 0, this
         cannot say.
         """
-        tiny, multiple, slack = self.limits
+        floor = GRAMMAR_MULTIPLE.of(self.dtype) * self.tiny
         weights, scales = weigh(*self._of(elements))
-        upper = Chart(weights, scales, self.lengths[elements], tiny, floor=multiple * tiny)
+        upper = Chart(weights, scales, self.lengths[elements], self.tiny, floor)
         # Not `>`: NaN must not pass.
-        return ~(upper.log_z <= self.chart.log_z[elements] + slack)
+        return ~(upper.log_z <= self.chart.log_z[elements] + GRAMMAR_SLACK.of(self.dtype))
 
     def _have_lost(self, elements: Array) -> Array:
         """In which elements with a tree something possible came out as 0.
@@ -107,7 +92,7 @@ class CpuGrammarPasses:
         """
         possible = Chart(*possibilities(*self._of(elements)), self.lengths[elements], 0.0)
         lost = ((possible.betas > 0) & (self.chart.betas[elements] == 0)).any((1, 2, 3))
-        lost |= ~(self.chart.total[elements] >= self.limits.tiny)
+        lost |= ~(self.chart.total[elements] >= self.tiny)
         result: Array = lost & (possible.total > 0)
         return result
 
@@ -144,7 +129,7 @@ class CpuGrammarPasses:
     @cached_property
     def _totals(self) -> Array:
         """Totals of the chart [b], inf for elements without trees and those done elsewhere."""
-        fits = self.chart.total >= self.limits.tiny
+        fits = self.chart.total >= self.tiny
         fits[self.bad] = False
         totals: Array = np.where(fits, self.chart.total, self.dtype.type(np.inf))
         return totals

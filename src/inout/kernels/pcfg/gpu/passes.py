@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from inout.kernels.limits import GRAMMAR_RECORDINGS, GRAMMAR_TINY
 from inout.kernels.math.precision import exact_products
 from inout.kernels.pcfg.cpu.passes import CpuGrammarPasses
 from inout.kernels.recording import Recording, Shelf, signature
@@ -28,7 +29,9 @@ def inside(
     from inout.kernels.pcfg.gpu import kernels  # here, because triton is only where GPUs are
 
     with exact_products(words):
-        chart = kernels.Chart(kernels.weigh(root, rules, words, lengths), kernels.TINY[words.dtype])
+        chart = kernels.Chart(
+            kernels.weigh(root, rules, words, lengths), GRAMMAR_TINY.of(words.dtype)
+        )
         return chart, *chart.totals()
 
 
@@ -55,8 +58,8 @@ class _Recorded:
         self.gradients = Recording(lambda w: gradients(chart, total, w), torch.ones_like(total))
 
 
-# A chart is lent to one object at a time and may take hundreds of megabytes.
-SHELF: Shelf[_Recorded] = Shelf(most=4)
+# A chart is lent to one object at a time.
+SHELF: Shelf[_Recorded] = Shelf(most=GRAMMAR_RECORDINGS)
 
 
 class GpuGrammarPasses:

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from inout.kernels.limits import SEGMENTS_TINY
 from inout.kernels.segments.cpu import decode as decoding
 from inout.kernels.segments.cpu import logspace, scaled, tangent
 from inout.kernels.threads import over_batch
@@ -19,9 +20,6 @@ from inout.kernels.threads import over_batch
 Array = NDArray[Any]
 # What `cpu.forward` finds out: alphas, logs, scales, offsets, rounding.
 State = tuple[Array, Array, Array, Array, Array]
-
-# A possible label below this share of the best one sends its element to log space.
-TINY = {torch.float32: 1e-28, torch.float64: 1e-280}
 
 
 class CpuPasses:
@@ -37,7 +35,7 @@ class CpuPasses:
             np.zeros((b, n, w), dtype), np.zeros((b, n, w), dtype),
         )  # fmt: skip
         self.fits: Array = np.empty(b)  # log Z, or NaN where the element needs log space
-        tiny = TINY[potentials.dtype]
+        tiny = SEGMENTS_TINY.of(dtype)
 
         def part(lo: int, hi: int) -> None:
             scaled.forward(self.potentials, self.lengths, lo, hi, tiny, *self.state, self.fits)

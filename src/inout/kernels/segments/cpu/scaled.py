@@ -25,11 +25,9 @@ import numpy as np
 
 from inout._core.cpu.compiling import compiled
 from inout.kernels.chain.cpu.scaled import exponentiate
+from inout.kernels.limits import SEGMENTS_FAR
 from inout.kernels.math.cpu.exponential import FAST
 from inout.kernels.math.cpu.extremes import largest
-
-# Offsets beyond this would lose the potentials' digits, or overflow in float32.
-FAR = 1e30
 
 
 @compiled
@@ -81,7 +79,7 @@ def set_offsets(blocks, t, logs, offsets, rounding):
     for d in range(1, widest + 1):
         if offsets[d - 1] > lowest:
             exact = top - logs[t - d]
-            if not abs(exact) < FAR:
+            if not abs(exact) < SEGMENTS_FAR:
                 return np.nan
             offsets[d - 1] = exact
             rounding[d - 1] = math.exp(float(offsets[d - 1]) - exact)

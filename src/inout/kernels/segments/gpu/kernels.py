@@ -24,7 +24,7 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-TILE = 4096  # potentials that a program holds in registers
+from inout.kernels.limits import SEGMENTS_GPU_TILE
 
 
 @triton.jit
@@ -274,7 +274,7 @@ def _options(potentials: Tensor, stages: int | None = None) -> dict[str, int]:
     """Tile [R S] of rows and labels, warps and, for loops over tiles, loads under way."""
     w, s = potentials.shape[2:4]
     size = max(4, triton.next_power_of_2(s))
-    rows = max(4, min(triton.next_power_of_2(w * s), TILE // size))
+    rows = max(4, min(triton.next_power_of_2(w * s), SEGMENTS_GPU_TILE // size))
     warps = max(1, min(8, size * rows // 256))
     options = {"R": rows, "S": size, "num_warps": warps}
     return options if stages is None else {**options, "STAGES": stages}

@@ -11,22 +11,20 @@ from torch import Tensor
 
 from inout._core.errors import ArgumentError
 from inout.kernels.autograd import tangents_by
+from inout.kernels.limits import SEGMENTS_GPU_LABELS
 from inout.kernels.segments.reference import reference_log_partition
 
 if TYPE_CHECKING:
     from inout.kernels.segments.gpu.kernels import Sweeps
-
-# A row of labels must fit a program's tile.
-MOST_GPU_LABELS = 1024
 
 
 class GpuPasses:
     """Triton kernels, one program for each element and direction; see `kernels.py`."""
 
     def __init__(self, potentials: Tensor, lengths: Tensor, *, keep: bool = True) -> None:
-        if potentials.shape[3] > MOST_GPU_LABELS:
+        if potentials.shape[3] > SEGMENTS_GPU_LABELS:
             raise ArgumentError(
-                f"on a GPU segments have at most {MOST_GPU_LABELS} labels. "
+                f"on a GPU segments have at most {SEGMENTS_GPU_LABELS} labels. "
                 f'Got {potentials.shape[3]}; use tier="reference" or the CPU'
             )
         # Here, because triton is only where GPUs are.

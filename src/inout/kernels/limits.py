@@ -1,0 +1,73 @@
+"""Thresholds and limits of all kernels, with the reason for each.
+
+Kernels of the dense families work in real arithmetic, relative to the largest number of a block:
+whatever is far below it underflows. These numbers say when that may matter, so that an element is
+done again more slowly; how much is made at a time; and what does not fit.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class ByDtype(NamedTuple):
+    """A limit for each kind of floating-point number."""
+
+    float32: float
+    float64: float
+
+    def of(self, dtype: Any) -> float:
+        """The limit for a dtype of torch or of numpy."""
+        value: float = getattr(self, str(dtype).removeprefix("torch."))
+        return value
+
+
+# Chains. Sums of at least EXACT are exact, whatever underflows beside them; a SHARE of a total may
+# be lost. An element for which neither can be shown goes to log space. Both EXACT and what can
+# underflow in a sum of thousands of terms (about the smallest normal number times their number)
+# leave room for SHARE between them.
+CHAIN_EXACT = ByDtype(1e-25, 1e-280)
+CHAIN_SHARE = ByDtype(1e-9, 1e-18)
+# On a GPU, finite terms below exp(LOWEST) (1.6e-18), or messages below LEAST but above 0, could
+# underflow together in float32; sums above HUGE could overflow.
+CHAIN_GPU_LOWEST, CHAIN_GPU_LEAST, CHAIN_GPU_HUGE = -41.0, 1e-18, 1e30
+# Labels of which a Triton program can hold all pairs in its registers.
+CHAIN_GPU_LABELS = 128
+# Bytes of shared memory for one program: two are to fit on a multiprocessor.
+CHAIN_GPU_SHARED_MEMORY = 96 * 1024
+# Entries of the table of all pairs of labels that one step of Viterbi makes at a time (512 MiB).
+CHAIN_GPU_PAIRS = 2**27
+
+# Segments. A possible label below this share of the best one would lose digits: log space.
+SEGMENTS_TINY = ByDtype(1e-28, 1e-280)
+# Offsets of blocks beyond this would lose the potentials' digits, or overflow in float32.
+SEGMENTS_FAR = 1e30
+# Potentials that a Triton program holds in registers; a row of labels must fit.
+SEGMENTS_GPU_TILE = 4096
+SEGMENTS_GPU_LABELS = 1024
+
+# Grammars. Totals below TINY (a span's best split and best rule being 1) would lose digits.
+# Whether it mattered is shown by an upper bound of log Z, from a pass in which all totals start
+# from MULTIPLE times TINY: it may be SLACK above log Z. So a share of (e^SLACK - 1) / MULTIPLE of
+# Z may be lost, 1e-8 and 1e-16. MULTIPLE times TINY must still be small, and SLACK larger than the
+# rounding errors of two passes.
+GRAMMAR_TINY = ByDtype(1e-28, 1e-280)
+GRAMMAR_MULTIPLE = ByDtype(1e6, 1e10)
+GRAMMAR_SLACK = ByDtype(1e-2, 1e-6)
+# In log space, a head this near to its best rule and its span's best pair may be computed from
+# products of weights: what underflows in them is then below a 1e-40th of the head's value.
+GRAMMAR_REACH = 600.0
+# Charts recorded for a GPU that are kept, and lent, at a time: each may take hundreds of megabytes.
+GRAMMAR_RECORDINGS = 4
+
+# Generating functions. Numbers of lanes, and of conditional probabilities, made at a time (32 and
+# 512 MiB): enough for the operations to be efficient.
+LANES_AT_A_TIME = 2**22
+CHANCES_AT_A_TIME = 2**26
+# Of grammars: totals below this, the largest of their span being 1, are not trusted, nor are
+# variances below this share of the expected sum of squares of the rules' values: too much cancels.
+GENERATING_TINY = 1e-200
+GENERATING_STEADY = 1 / 16
+
+# Shapes that are remembered as having been asked for before they are recorded.
+REMEMBERED_SHAPES = 10_000
