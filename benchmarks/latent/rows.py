@@ -15,7 +15,7 @@ from inout import Parser
 from inout.grammars import Grammar
 from inout.grammars.treebank import leaves, original_label, restore, score
 from inout.latent import LatentGrammar, LatentParser
-from inout.latent.parsing.decoding import Method
+from inout.latent.decoding.best_trees import Method
 
 METHOD: Method = "goodman"  # the paper's
 FALLBACKS = ("wider", "unpruned", "skeletal", "none")

@@ -26,7 +26,7 @@ from typing import Any
 import pytest
 
 from inout.cli import main
-from inout.deduction.parser import parse_program
+from inout.deduction.reading import parse_program
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import jaxtyping
@@ -72,6 +73,44 @@ def test_every_library_is_imported_only_in_its_place():
         )
     ]
     assert not messages, "\n".join(messages)
+
+
+def imports_of_modules(texts: dict[str, str]) -> dict[str, set[str]]:
+    """The modules of the package that each one imports, at its top or later, types aside."""
+    modules = {path: path.removesuffix(".py").removesuffix("/__init__") for path in texts}
+    found: dict[str, set[str]] = {}
+    for path, text in texts.items():
+        module = modules[path]
+        names = (name for _, name in imported_names(runtime_only(text), Path(path)))
+        places = ["/".join(name.split(".")[1:]) for name in names if name.startswith("inout.")]
+        known = [
+            # `from package import module` and `from module import name` look the same.
+            place if place in modules.values() else place.rpartition("/")[0]
+            for place in places
+        ]
+        found[module] = {place for place in known if place and place != module}
+    return found
+
+
+def runtime_only(text: str) -> str:
+    """The module without what stands below TYPE_CHECKING."""
+    tree = ast.parse(text)
+    tree.body = [
+        node
+        for node in tree.body
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    ]
+    return ast.unparse(tree)
+
+
+def test_no_import_hides_a_cycle():
+    """An import inside a function may be there for start-up's sake, not to break a cycle."""
+    files = sorted(SOURCE.rglob("*.py"))
+    texts = {str(p.relative_to(SOURCE)): p.read_text(encoding="utf-8") for p in files}
+    list(TopologicalSorter(imports_of_modules(texts)).static_order())
+    planted = {"a.py": "import inout.b", "b.py": "def f():\n    from .a import g"}
+    with pytest.raises(CycleError):
+        list(TopologicalSorter(imports_of_modules(planted)).static_order())
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from inout._core.errors import InoutError, ProgramError
-from inout.deduction.parser import parse_program
+from inout.deduction.reading import parse_program
 
 
 def error_of(text: str) -> ProgramError:
@@ -242,7 +242,7 @@ def test_deep_nesting_is_no_crash(text: str, column: int) -> None:
 
 def test_import_does_not_build_the_parser() -> None:
     code = (
-        "import lark, inout.deduction.parser as p\n"
+        "import lark, inout.deduction.reading as p\n"
         "assert p._lark.cache_info().currsize == 0\n"
         "p.parse_program('a += b.'); p.parse_program('a += b.')\n"
         "assert p._lark.cache_info().misses == 1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from inout.deduction.parser import parse_program
+from inout.deduction.reading import parse_program
 from inout.deduction.syntax import (
     BinaryOperation,
     Comparison,

@@ -12,8 +12,8 @@ from scipy import stats  # type: ignore[import-untyped]
 
 from inout import ArgumentError, CycleError, Grammar, Parser
 from inout.grammars import Lattice, Rule, Terminal
-from inout.grammars.parsing.parses import tree_of
-from inout.grammars.parsing.sentences import check_words
+from inout.grammars.derivations import tree_of
+from inout.grammars.parser.sentences import check_words
 from tests.oracle.chart_cases import (
     derivations,
     fixed_point,

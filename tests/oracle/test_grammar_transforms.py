@@ -12,7 +12,7 @@ from scipy import stats  # type: ignore[import-untyped]
 
 from inout import ArgumentError, Grammar, Parser
 from inout.grammars import Rule, Terminal, Transformed
-from inout.grammars.parsing.parses import rules_of
+from inout.grammars.derivations import rules_of
 from tests.oracle.chart_cases import derivations, fixed_point, random_grammar
 from tests.support import assert_close
 

@@ -13,7 +13,7 @@ from inout._core.errors import ArgumentError
 from inout.latent import (
     LatentParser,
 )
-from inout.latent.parsing.labels import treebank_constituents
+from inout.latent.decoding.labels import treebank_constituents
 from tests.oracle.latent_cases import (
     Case,
     log_of,

@@ -24,7 +24,7 @@ from inout.latent import (
     split,
     treebank_model,
 )
-from inout.latent.parsing.decoding import check_method
+from inout.latent.decoding.best_trees import check_method
 from inout.latent.spectral.features import both, pair
 from inout.learning import latent_grammars
 from inout.learning.latent_grammars import fit_latent_em, fit_latent_grammar

@@ -25,8 +25,8 @@ from inout.latent import (
     TrainingSet,
     refined_grammar,
 )
+from inout.latent.decoding.parser import MOST_WORDS_UNPRUNED, WIDER
 from inout.latent.graphs import chart_of_sentence
-from inout.latent.parsing.parser import MOST_WORDS_UNPRUNED, WIDER
 from tests.oracle.latent_cases import (
     Case,
     log_of,

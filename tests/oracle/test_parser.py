@@ -10,9 +10,9 @@ import pytest
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
-import inout.deduction.parser
+import inout.deduction.reading
 from inout._core.errors import ProgramError
-from inout.deduction.parser import parse_program, parse_written
+from inout.deduction.reading import parse_program, parse_written
 from inout.deduction.syntax import (
     NIL,
     Argument,
@@ -282,7 +282,7 @@ def test_everything_is_immutable_and_hashable() -> None:
 
 def test_the_grammar_has_no_conflicts(caplog: pytest.LogCaptureFixture) -> None:
     # Lark resolves shift/reduce conflicts in silence, except in its debugging log.
-    grammar = Path(inout.deduction.parser.__file__).with_name("grammar.lark").read_text("utf-8")
+    grammar = Path(inout.deduction.reading.__file__).with_name("grammar.lark").read_text("utf-8")
     lark_logger = logging.getLogger("lark")
     level = lark_logger.level
     lark_logger.setLevel(logging.DEBUG)

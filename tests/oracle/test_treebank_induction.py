@@ -17,7 +17,7 @@ from nltk.tree import Tree
 
 from inout._core.errors import ArgumentError
 from inout.grammars import Grammar, Markovisation, Rule, Terminal, diagnose
-from inout.grammars.parsing.parser import Parser
+from inout.grammars.parser.parser import Parser
 from inout.grammars.treebank import (
     clean,
     leaves,

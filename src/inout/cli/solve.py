@@ -15,7 +15,7 @@ from inout._core.errors import ArgumentError, FileError
 from inout.cli.names import did_you_mean
 from inout.cli.trees import WORD, phrase_tree
 from inout.deduction import Facts, Program
-from inout.deduction.parser import parse_program
+from inout.deduction.reading import parse_program
 from inout.forest import Derivation, Forest, Item
 from inout.forest.decoding import kbest
 from inout.io import AmbiguousFactsError, read_facts, read_text, read_value

@@ -11,7 +11,7 @@ from inout._core.checks import at_least
 from inout._core.errors import ProgramError
 from inout.deduction.facts import Facts, Value
 from inout.deduction.ground import Limits, Progress, ground
-from inout.deduction.parser import parse_program
+from inout.deduction.reading import parse_program
 from inout.forest import Forest
 
 Given = (

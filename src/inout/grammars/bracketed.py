@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from inout.grammars.grammar import Grammar
-from inout.grammars.parsing.likelihood import Likelihood
-from inout.grammars.parsing.sentences import Words, length
+from inout.grammars.parser.likelihood import Likelihood
+from inout.grammars.parser.sentences import Words, length
 
 Bracketed = tuple[Words, Sequence[tuple[int, int]]]
 """A sentence and pairs (i, j) around words i to j−1 that no constituent may cross."""

@@ -1,8 +1,9 @@
-"""`Grammar`: a weighted context-free grammar of any shape."""
+"""`Grammar`: a weighted context-free grammar of any shape; `Transformed`: one in another form."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -17,6 +18,7 @@ from torch import Tensor
 from inout._core.checks import as_log_weights
 from inout._core.errors import ArgumentError
 from inout.grammars import formats
+from inout.grammars.derivations import leaves, rules_of, tree_of
 from inout.grammars.expectations import proper_log_weights
 from inout.grammars.formats import Duplicates, Format, Source
 from inout.grammars.markovisation import Markovisation
@@ -24,13 +26,20 @@ from inout.grammars.partition import log_partitions
 from inout.grammars.rule import Rule
 from inout.grammars.structure import reachable
 from inout.grammars.table import RuleTable
+from inout.grammars.transforms.base import Composition, Transform, WayBack
+from inout.grammars.transforms.binarisation import Binarisation
+from inout.grammars.transforms.null_removal import NullRemoval
+from inout.grammars.transforms.pieces import random_numbers
+from inout.grammars.transforms.selection import Selection
+from inout.grammars.transforms.unary_removal import UnaryRemoval
 from inout.io.files import read_text, write_text
 
 if TYPE_CHECKING:
-    from inout.grammars.parsing.likelihood import Likelihood
-    from inout.grammars.parsing.normal_form import NormalForm
-    from inout.grammars.parsing.sentences import Brackets, Words
-    from inout.grammars.transforms.transformed import Transformed
+    from nltk.tree import Tree
+
+    from inout.grammars.parser.likelihood import Likelihood
+    from inout.grammars.parser.normal_form import NormalForm
+    from inout.grammars.parser.sentences import Brackets, Words
 
 
 class Grammar:
@@ -247,7 +256,8 @@ class Grammar:
         >>> likelihood(torch.tensor([0.5, 0.5], dtype=torch.float64).log()).exp()
         tensor([0.5000, 0.0625], dtype=torch.float64)
         """
-        from inout.grammars.parsing.likelihood import Likelihood
+        # Imported here for the sake of start-up: it needs the kernels, and reading a file does not.
+        from inout.grammars.parser.likelihood import Likelihood
 
         return Likelihood(self._table, sentences, brackets, form)
 
@@ -261,7 +271,7 @@ class Grammar:
         >>> [str(rule) for rule in g.trimmed().grammar.rules], g.trimmed().original_rules
         (["S -> 'a'"], array([1]))
         """
-        return self._in_other_form("trimmed")
+        return self._transformed(Selection.trimming(self._table))
 
     def binarised(self) -> Transformed:
         """Right sides of at most two symbols, terminals only by themselves; the same trees.
@@ -276,7 +286,7 @@ class Grammar:
         ⟨'b' S⟩ -> ⟨'b'⟩ S
         ⟨S 'b' S⟩ -> S ⟨'b' S⟩
         """
-        return self._in_other_form("binarised")
+        return self._transformed(Binarisation(self._table))
 
     def without_empty_rules(self) -> Transformed:
         """Binarised and without empty rules: the same weight for each sentence but the empty one.
@@ -287,7 +297,8 @@ class Grammar:
         >>> [str(rule) for rule in form.grammar.rules], form.grammar.log_weights.exp()
         (['S -> S S', "S -> 'a'", 'S -> S'], tensor([0.2000, 0.5000, 0.1282], dtype=torch.float64))
         """
-        return self._in_other_form("without_empty_rules")
+        short = Binarisation(self._table)
+        return self._transformed(Composition(short, NullRemoval(short.table)))
 
     def without_unary_rules(self) -> Transformed:
         """Chains of unary rules folded into the rules at their ends, cycles added up exactly.
@@ -298,7 +309,7 @@ class Grammar:
         >>> form.without_unary_rules().grammar.log_weights.exp()
         tensor([1.], dtype=torch.float64)
         """
-        return self._in_other_form("without_unary_rules")
+        return self._transformed(UnaryRemoval(self._table))
 
     def cnf(self) -> Transformed:
         """Chomsky normal form: A -> B C and A -> 'a' alone, useless rules trimmed.
@@ -315,14 +326,14 @@ class Grammar:
         ⟨S 'b'⟩ -> S ⟨'b'⟩
         ⟨S 'b'⟩ -> 'b'
         """
-        return self._in_other_form("cnf")
+        useful = Selection.trimming(self._table)
+        short = Binarisation(useful.table)
+        solid = NullRemoval(short.table)
+        return self._transformed(Composition(useful, short, solid, UnaryRemoval(solid.table)))
 
-    def _in_other_form(self, name: str) -> Transformed:
-        # Imported here, as transforms need grammars.
-        from inout.grammars.transforms import transformed
-
-        made: Transformed = getattr(transformed, name)(self)
-        return made
+    def _transformed(self, transform: Transform) -> Transformed:
+        weights = transform.log_weights(self._log_weights)
+        return Transformed(Grammar(self.start, transform.table, weights), self, transform)
 
     def normalised(self) -> Grammar:
         """The PCFG on the same rules that gives every tree its weight over Z, the sum of all.
@@ -354,3 +365,93 @@ class Grammar:
             f"Grammar(start={self.start!r}, {len(self)} rules, "
             f"{len(self.nonterminals)} nonterminals, {len(self.terminals)} terminals)"
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Transformed:
+    """A grammar with other rules and the same weight for each sentence, trees told apart or not.
+
+    A new rule stands for pieces of trees of the original and weighs as much as all of them, so
+    sums over trees do not change; only empty sentences may be missing, see `log_empty`.
+    """
+
+    grammar: Grammar
+    original: Grammar
+    transform: Transform
+
+    @property
+    def original_rules(self) -> np.ndarray:
+        """The number that each rule had in the original; only rules that were kept have one."""
+        if isinstance(self.transform, Selection):
+            return self.transform.kept
+        raise ArgumentError("only the rules of trimmed() have numbers in the original")
+
+    @property
+    def log_empty(self) -> float:
+        """The log-weight of the empty sentence, where the new grammar has no empty rules.
+
+        >>> Grammar.from_text("S -> 'a' S [0.75] | [0.25]").cnf().log_empty
+        -1.3862943611198906
+        """
+        parts = getattr(self.transform, "transforms", (self.transform,))
+        weights = self.original.log_weights.detach()
+        for part in parts:
+            if isinstance(part, NullRemoval):
+                return float(part.log_empty(weights))
+            weights = part.log_weights(weights)
+        return -np.inf
+
+    def to_original(self, counts: Float[Tensor, " k"]) -> Float[Tensor, " r"]:
+        """(Expected) counts of the new rules [k] as those of the original rules [r].
+
+        A use of a new rule is worth the expected number of uses of each original rule in its
+        pieces, which is the derivative of its log-weight by the original's.
+
+        >>> trimmed = Grammar.from_text("S -> A\\nS -> 'a'").trimmed()
+        >>> trimmed.to_original(torch.tensor([2.0]))
+        tensor([0., 2.])
+        """
+        if counts.shape != (len(self.grammar),):
+            raise ArgumentError(
+                f"counts must have shape [{len(self.grammar)}]. Got {list(counts.shape)}"
+            )
+        base = self.original.log_weights.detach().clone().requires_grad_()
+        new = self.transform.log_weights(base)
+        if not new.requires_grad:
+            return counts.new_zeros(len(base))
+        # The gradient of a rule of weight zero is 0 by definition, and so are its counts.
+        (found,) = torch.autograd.grad(new, base, counts.to(base), allow_unused=True)
+        return counts.new_zeros(len(base)) if found is None else found.to(counts.dtype)
+
+    def restore(self, tree: Tree) -> Tree:
+        """The best of the original trees that a tree by the new rules stands for.
+
+        >>> from inout import Parser
+        >>> form = Grammar.from_text("S -> A 'b' 'c'\\nA -> B\\nB -> 'a'").cnf()
+        >>> print(Parser(form.grammar).parse(["a", "b", "c"]))
+        (S (A a) (⟨'b' 'c'⟩ (⟨'b'⟩ b) (⟨'c'⟩ c)))
+        >>> print(form.restore(Parser(form.grammar).parse(["a", "b", "c"]).tree))
+        (S (A (B a)) b c)
+        """
+        return self._tree(tree, self._way_back.best(self._rules(tree)))
+
+    def restore_sample(self, tree: Tree, generator: torch.Generator | None = None) -> Tree:
+        """One of these trees, drawn in proportion to their weights."""
+        random = random_numbers(generator)
+        return self._tree(tree, self._way_back.sample(self._rules(tree), random))
+
+    @cached_property
+    def _way_back(self) -> WayBack:
+        return self.transform.way_back(self.original.log_weights.detach().numpy())
+
+    def _rules(self, tree: Tree) -> list[int]:
+        rules = rules_of(self.grammar.rules, tree)
+        if rules is None:
+            raise ArgumentError("tree must be one by the rules of the transformed grammar")
+        return rules
+
+    def _tree(self, tree: Tree, rules: list[int]) -> Tree:
+        return tree_of(self.original.rules, rules, leaves(tree))
+
+    def __repr__(self) -> str:
+        return f"Transformed({self.grammar!r}, from {len(self.original)} rules)"

@@ -12,9 +12,9 @@ from nltk.tree import Tree
 
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
+from inout.grammars.derivations import leaves
 from inout.grammars.diagnostics import consistency, expected
 from inout.grammars.grammar import Grammar
-from inout.grammars.treebank.walking import leaves
 
 MAX_RULES = 1_000_000
 """How many rules one tree may use before the drawing of it is given up."""

@@ -2,12 +2,12 @@
 
 from inout.latent.clustering import cluster_nodes as cluster_nodes
 from inout.latent.clustering import clustered_model as clustered_model
+from inout.latent.decoding.analyses import LatentAnalyses as LatentAnalyses
+from inout.latent.decoding.parser import LatentParse as LatentParse
+from inout.latent.decoding.parser import LatentParser as LatentParser
 from inout.latent.grammar import LatentGrammar as LatentGrammar
 from inout.latent.layout import Layout as Layout
 from inout.latent.model import LPCFG as LPCFG
-from inout.latent.parsing.analyses import LatentAnalyses as LatentAnalyses
-from inout.latent.parsing.parser import LatentParse as LatentParse
-from inout.latent.parsing.parser import LatentParser as LatentParser
 from inout.latent.refined import refined_grammar as refined_grammar
 from inout.latent.skeleton import Skeleton as Skeleton
 from inout.latent.smoothing import smoothed as smoothed

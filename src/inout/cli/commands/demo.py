@@ -45,7 +45,7 @@ def demo(
         from inout.cli.demo import ambiguity, learning, lesson_text, page, surprise
         from inout.cli.paper import Paper
         from inout.grammars import library
-        from inout.grammars.parsing.parser import Parser
+        from inout.grammars.parser.parser import Parser
         from inout.io import check_writable, write_text
 
         if html is not None:

@@ -157,7 +157,7 @@ def parse(
         line.say(f"reading {name}")
         if latent:
             from inout.cli.grammars import latent_parsing
-            from inout.latent.parsing.parser import LatentParser
+            from inout.latent.decoding.parser import LatentParser
 
             loaded = latent_parsing.load_model(name)
             if samples and not loaded.model.is_nonnegative:
@@ -170,7 +170,7 @@ def parse(
             line.say("parsing")
             found = begun(latent_parsing.answers(trees, lines, request), lines)
         else:
-            from inout.grammars.parsing.parser import Parser
+            from inout.grammars.parser.parser import Parser
 
             parser = Parser(load_grammar(name, format, start, add_duplicates))
             line.warn_of_compilation("sparse")

@@ -59,7 +59,7 @@ def surprisal(
         from inout.cli.grammars import surprisal as report
         from inout.cli.grammars.loading import load_grammar, read_sentences
         from inout.cli.paper import Paper
-        from inout.grammars.parsing.parser import Parser
+        from inout.grammars.parser.parser import Parser
 
         lines = read_sentences(files or [], sentence or [], grammar)
         line.say(f"reading {grammar}")

@@ -14,7 +14,7 @@ from inout.cli.grammars.trees import tree_node
 from inout.cli.paper import BAR_WIDTH, Paper
 from inout.cli.trees import draw
 from inout.grammars import library
-from inout.grammars.parsing.parser import Parser
+from inout.grammars.parser.parser import Parser
 from inout.viz.branches import side_by_side
 from inout.viz.text import bar
 

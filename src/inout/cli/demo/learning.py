@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from inout.grammars import Grammar, library
-from inout.grammars.parsing.parser import Parser
+from inout.grammars.parser.parser import Parser
 from inout.grammars.rule import Rule, Terminal
 from inout.learning.em import EMResult, em
 

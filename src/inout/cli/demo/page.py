@@ -11,7 +11,7 @@ from inout.cli.demo.surprise import FULL_BAR, SENTENCE
 from inout.cli.grammars.parse_html import sections
 from inout.cli.grammars.parsing import Answer
 from inout.cli.grammars.trees import tree_node
-from inout.grammars.parsing.parser import Parser
+from inout.grammars.parser.parser import Parser
 from inout.viz import page, svg
 from inout.viz.plot import line_chart
 

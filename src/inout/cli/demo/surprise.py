@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from inout.cli.paper import Paper, bar_text
-from inout.grammars.parsing.parser import Parser
+from inout.grammars.parser.parser import Parser
 
 SENTENCE = "the astronomer saw the star with a telescope"
 FULL_BAR = 10.0  # bits

@@ -14,11 +14,11 @@ from inout._core.errors import FileError
 from inout._core.pipeline import in_order
 from inout.cli.grammars.loading import STANDARD_INPUT, Line, is_model
 from inout.cli.grammars.parsing import Answer, Found, Request, refusal, seeded
+from inout.latent.decoding.analyses import LatentAnalyses
+from inout.latent.decoding.labels import treebank_constituents
+from inout.latent.decoding.parser import LatentParser
 from inout.latent.grammar import LatentGrammar
 from inout.latent.graphs import ChartTooLargeError
-from inout.latent.parsing.analyses import LatentAnalyses
-from inout.latent.parsing.labels import treebank_constituents
-from inout.latent.parsing.parser import LatentParser
 from inout.latent.treebank import treebank_tree, with_words
 
 

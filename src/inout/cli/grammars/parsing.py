@@ -13,9 +13,9 @@ import torch
 
 from inout._core.pipeline import in_order
 from inout.cli.grammars.loading import Line
-from inout.grammars.parsing.analyses import Analyses
-from inout.grammars.parsing.parser import Parser
-from inout.grammars.parsing.parses import Parse
+from inout.grammars.parser.analyses import Analyses
+from inout.grammars.parser.parser import Parser
+from inout.grammars.parser.parses import Parse
 from inout.grammars.treebank import coarse_label, restore
 
 # Forests of more trees are not drawn.

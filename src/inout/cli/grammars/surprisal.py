@@ -16,7 +16,7 @@ from inout.cli.grammars.loading import Line
 from inout.cli.grammars.parsing import refusal
 from inout.cli.json_report import number
 from inout.cli.paper import Paper, bar_text
-from inout.grammars.parsing.parser import Parser
+from inout.grammars.parser.parser import Parser
 from inout.viz.labels import clean
 
 FORMAT = "inout surprisal 1"

@@ -1,5 +1,6 @@
 """Treebanks: read, clean, Markovise, count, score trees (`nltk.Tree`); grammars read off them."""
 
+from inout.grammars.derivations import leaves as leaves
 from inout.grammars.treebank.annotation import coarse_label as coarse_label
 from inout.grammars.treebank.annotation import markovise as markovise
 from inout.grammars.treebank.annotation import original_label as original_label
@@ -29,7 +30,6 @@ from inout.grammars.treebank.scoring import score_sentence as score_sentence
 from inout.grammars.treebank.unary import collapse_unary as collapse_unary
 from inout.grammars.treebank.unary import expand_unary as expand_unary
 from inout.grammars.treebank.walking import is_preterminal as is_preterminal
-from inout.grammars.treebank.walking import leaves as leaves
 from inout.grammars.treebank.walking import preorder as preorder
 from inout.grammars.treebank.walking import rebuild as rebuild
 from inout.grammars.treebank.writing import format_tree as format_tree

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from nltk.tree import Tree
 
 from inout._core.errors import ArgumentError
-from inout.grammars.treebank.walking import is_preterminal, leaves, preorder
+from inout.grammars.derivations import leaves
+from inout.grammars.treebank.walking import is_preterminal, preorder
 from inout.grammars.words import Vocabulary
 
 

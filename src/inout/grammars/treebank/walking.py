@@ -31,22 +31,6 @@ def preorder(tree: Tree) -> Iterator[Tree]:
         stack.extend(child for child in reversed(node) if isinstance(child, Tree))
 
 
-def leaves(tree: Tree) -> list[str]:
-    """The words of the tree from left to right.
-
-    >>> leaves(Tree.fromstring("(S (NP (PRP she)) (VP (VBD slept)))"))
-    ['she', 'slept']
-    """
-    words, stack = [], [tree]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Tree):
-            stack.extend(reversed(node))
-        else:
-            words.append(node)
-    return words
-
-
 def rebuild(tree: Tree, rule: Callable[[Tree, list[Any]], list[Any]]) -> list[Any]:
     """What a rule makes of the root, when it is applied from the leaves up.
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from inout._core.lazy import lazy_property
-from inout.grammars.parsing.problem import Problem
+from inout.grammars.parser.problem import Problem
 from inout.kernels.sparse.cpu.passes import ParsingPasses, Posteriors
 
 Vector = NDArray[np.float64]

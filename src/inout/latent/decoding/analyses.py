@@ -16,11 +16,11 @@ from inout._core.lazy import lazy_property
 from inout.kernels.latent.decode import sample_items
 from inout.kernels.latent.op import BlockPasses
 from inout.kernels.latent.powers import ldexp
+from inout.latent.decoding.best_trees import Method, best_items
+from inout.latent.decoding.labels import ConstituentTable
+from inout.latent.decoding.pruning import CoarseGrammar
 from inout.latent.graphs import Chart, block_rules
 from inout.latent.model import LPCFG
-from inout.latent.parsing.decoding import Method, best_items
-from inout.latent.parsing.labels import ConstituentTable
-from inout.latent.parsing.pruning import CoarseGrammar
 
 Places = dict[tuple[str, int, int], float]
 """A number for nonterminal a over words i to j-1."""

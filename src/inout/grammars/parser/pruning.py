@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from inout._core.errors import ArgumentError
-from inout.grammars.parsing.normal_form import NormalForm
-from inout.grammars.parsing.sentences import Compiled, Words
+from inout.grammars.parser.analyses import Analyses
+from inout.grammars.parser.normal_form import NormalForm
+from inout.grammars.parser.sentences import Compiled, Words
 
-if TYPE_CHECKING:
-    from inout.grammars.parsing.parser import Parser
+
+@runtime_checkable
+class Coarse(Protocol):
+    """What pruning needs of the parser of the coarser grammar."""
+
+    def given(self, words: Words) -> Analyses:
+        """All trees of a sentence."""
 
 
 class Pruning:
@@ -25,7 +31,7 @@ class Pruning:
     """
 
     def __init__(
-        self, parser: Parser, threshold: float = 1e-4, label: Callable[[str], str | None] = str
+        self, parser: Coarse, threshold: float = 1e-4, label: Callable[[str], str | None] = str
     ) -> None:
         if not 0 < threshold < 1:
             raise ArgumentError(f"threshold must be between 0 and 1. Got {threshold!r}")

@@ -15,13 +15,14 @@ from torch import Tensor
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
 from inout._core.lazy import lazy_property
-from inout.grammars.parsing.counting import count
-from inout.grammars.parsing.marginals import Marginals
-from inout.grammars.parsing.parses import Parse, rules_of, tree_of
-from inout.grammars.parsing.problem import Problem
-from inout.grammars.parsing.ranking import kbest
-from inout.grammars.parsing.recall import Label, most_recalled
-from inout.grammars.parsing.restoring import (
+from inout.grammars.derivations import rules_of, tree_of
+from inout.grammars.parser.counting import count
+from inout.grammars.parser.marginals import Marginals
+from inout.grammars.parser.parses import Parse
+from inout.grammars.parser.problem import Problem
+from inout.grammars.parser.ranking import kbest
+from inout.grammars.parser.recall import Label, most_recalled
+from inout.grammars.parser.restoring import (
     Choice,
     Leaf,
     Nodes,
@@ -29,7 +30,7 @@ from inout.grammars.parsing.restoring import (
     random_choices,
     restored,
 )
-from inout.grammars.parsing.sentences import Lattice, Words, arcs_of
+from inout.grammars.parser.sentences import Lattice, Words, arcs_of
 from inout.grammars.transforms.pieces import random_numbers
 from inout.kernels.sparse.max_rule import max_rule
 from inout.kernels.sparse.op import log_partition
@@ -132,7 +133,7 @@ class Analyses:
         if self.constrained or self.problem.beam or self.problem.rule_scores is not None:
             raise ArgumentError("a forest has no brackets, rule_scores, pruning or beam. Got some")
         # Imported here: the deduction engine takes a while, and few ask for a forest.
-        from inout.grammars.parsing.forests import forest
+        from inout.grammars.parser.forests import forest
 
         return forest(self.problem, arcs_of(self.words), self.known)
 

@@ -1,52 +1,15 @@
-"""`Parse`: one analysis of a sentence, in terms of the rules of the grammar."""
+"""Trees and the leftmost derivations that they stand for, by the rules of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from inout.grammars.rule import Rule, Symbol, Terminal
 from inout.grammars.table import RuleTable
 
 if TYPE_CHECKING:
     from nltk.tree import Tree
-
-
-@dataclass(frozen=True, eq=False)
-class Parse:
-    """A tree of a sentence and its weight; without a tree, the reason why there is none."""
-
-    words: tuple[str, ...]
-    """The words as they were given."""
-
-    tree: Tree | None
-    """The tree, with the words as given for leaves."""
-
-    log_weight: float
-    """The sum of the log-weights of its rules; −inf where they do not make such a tree."""
-
-    rules: tuple[int, ...] | None = None
-    """The numbers of its rules, as a leftmost derivation uses them; None if no rules make it."""
-
-    reason: str | None = None
-    """Why there is no tree."""
-
-    unknown: tuple[str, ...] = ()
-    """The words of the sentence that the grammar does not have, classes aside."""
-
-    log_partition: Callable[[], float] = field(default=lambda: -np.inf, repr=False)
-    """The log of the weight of all trees of the sentence, computed when called."""
-
-    @property
-    def log_prob(self) -> float:
-        """The log of the probability of the tree given the sentence."""
-        return self.log_weight - self.log_partition() if self.tree is not None else -np.inf
-
-    def __str__(self) -> str:
-        return str(self.tree) if self.tree is not None else f"no tree: {self.reason}"
 
 
 def tree_of(table: RuleTable, rules: Sequence[int], words: Sequence[str]) -> Tree:
@@ -57,16 +20,17 @@ def tree_of(table: RuleTable, rules: Sequence[int], words: Sequence[str]) -> Tre
     >>> print(tree_of(table, [0, 1], ["B"]))
     (S (A ) B)
     """
+    # Imported here for the sake of start-up: nltk takes a second.
     from nltk.tree import Tree
 
-    numbers, leaves = iter(rules), iter(words)
+    numbers, rest = iter(rules), iter(words)
     top: list[Tree | str] = []
     # Places still to fill: where to append, and the symbol.
     agenda: list[tuple[list[Tree | str], int]] = [(top, 0)]
     while agenda:
         siblings, symbol = agenda.pop()
         if symbol < 0:
-            siblings.append(next(leaves))
+            siblings.append(next(rest))
             continue
         rule = next(numbers)
         node = Tree(table.nonterminals[symbol], [])
@@ -77,8 +41,13 @@ def tree_of(table: RuleTable, rules: Sequence[int], words: Sequence[str]) -> Tre
     return tree
 
 
-def leaves_of(tree: Tree) -> list[str]:
-    """The words of a tree, however deep (nltk's `leaves` calls itself)."""
+def leaves(tree: Tree) -> list[str]:
+    """The words of the tree from left to right, however deep it is (nltk's `leaves` recurses).
+
+    >>> from nltk.tree import Tree
+    >>> leaves(Tree.fromstring("(S (NP (PRP she)) (VP (VBD slept)))"))
+    ['she', 'slept']
+    """
     words: list[str] = []
     agenda: list[Tree | str] = [tree]
     while agenda:
@@ -101,7 +70,7 @@ def rules_of(table: RuleTable, tree: Tree, words: Sequence[str] | None = None) -
     >>> rules_of(table, Tree("S", [Tree("A", []), "b"]))
     [0, 1]
     """
-    terminals = iter(leaves_of(tree) if words is None else words)
+    terminals = iter(leaves(tree) if words is None else words)
     rows: list[tuple[str, list[Symbol]]] = []  # parents first, left before right
     agenda: list[tuple[Tree | str, list[Symbol]]] = [(tree, [])]
     while agenda:

@@ -8,8 +8,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from inout.grammars.parsing.normal_form import NormalForm
-from inout.grammars.parsing.sentences import Compiled
+from inout.grammars.parser.normal_form import NormalForm
+from inout.grammars.parser.sentences import Compiled
 from inout.kernels.sparse.counts import count_trees
 from inout.kernels.sparse.cpu.passes import ParsingPasses
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from inout.deduction import Facts, Program
 from inout.forest import Forest
-from inout.grammars.parsing.problem import Problem
-from inout.grammars.parsing.sentences import Arc
+from inout.grammars.parser.problem import Problem
+from inout.grammars.parser.sentences import Arc
 
 _EQUATIONS = """
 goal     += start(A) * c(A, 0, N) * length(N).

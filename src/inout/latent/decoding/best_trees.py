@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from inout._core.errors import ArgumentError
 from inout.kernels.latent.cpu import decode
 from inout.kernels.latent.op import BlockPasses
+from inout.latent.decoding.labels import ConstituentTable
 from inout.latent.graphs import Chart
-from inout.latent.parsing.labels import ConstituentTable
 
 _best_edges: Callable[..., Any] = decode.best_edges
 _walk: Callable[..., Any] = decode.walk

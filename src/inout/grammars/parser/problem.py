@@ -10,9 +10,9 @@ from torch import Tensor
 
 from inout._core.lazy import lazy_property
 from inout.grammars.grammar import Grammar
-from inout.grammars.parsing.normal_form import FormWeights, NormalForm, Setting
-from inout.grammars.parsing.restoring import Leaf, anchored
-from inout.grammars.parsing.sentences import Compiled
+from inout.grammars.parser.normal_form import FormWeights, NormalForm, Setting
+from inout.grammars.parser.restoring import Leaf, anchored
+from inout.grammars.parser.sentences import Compiled
 from inout.grammars.transforms.base import Vector
 from inout.kernels.sparse.cpu.passes import ParsingPasses
 
@@ -56,7 +56,7 @@ class Problem:
 
     def potentials(self, weights: FormWeights) -> tuple[Tensor, Tensor, Tensor]:
         """What the kernels want: binary rules, chains, entries."""
-        return potentials(self.form, self.compiled, weights)
+        return self.compiled.potentials(self.form, weights)
 
     def passes_of(self, weights: FormWeights, beam: float = 0.0) -> ParsingPasses:
         """The passes at these weights."""
@@ -127,20 +127,3 @@ class Problem:
             for rule, start, end in anchored(self.grammar.rules, rules, words):
                 total += float(scores[start, end - 1, rule]) if end > start else 0.0
         return total
-
-
-def potentials(
-    form: NormalForm, compiled: Compiled, weights: FormWeights
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The log-weights of binary rules, chains and entries that sentences give to the kernels."""
-    rules = torch.from_numpy(compiled.rules)
-    if weights.rules.ndim == 1:
-        entries = weights.rules[rules]
-    else:
-        entries = weights.rules[torch.from_numpy(compiled.cells), rules]
-    entries = entries + torch.from_numpy(compiled.log_weights)
-    chains = weights.chains
-    if compiled.barred is not None and weights.barred_chains is not None:
-        barred = torch.from_numpy(compiled.barred)[:, None]
-        chains = torch.where(barred, weights.barred_chains, chains)
-    return weights.rules[..., torch.from_numpy(form.binary)], chains, entries

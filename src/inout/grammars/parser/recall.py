@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from inout.grammars.parsing.marginals import Marginals
+from inout.grammars.parser.marginals import Marginals
 
 if TYPE_CHECKING:
     from nltk.tree import Tree

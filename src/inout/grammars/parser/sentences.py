@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from inout._core.errors import ArgumentError
-from inout.grammars.parsing.normal_form import NormalForm
+from inout.grammars.parser.normal_form import FormWeights, NormalForm
 from inout.grammars.words import Vocabulary
 from inout.kernels.sparse.arrays import SentenceArrays
 
@@ -95,6 +97,20 @@ class Compiled(NamedTuple):
             arrays.starts, arrays.offsets, arrays.symbols, arrays.arc_offsets, arrays.arc_symbols
         )
         return self._replace(arrays=free, barred=None)
+
+    def potentials(self, form: NormalForm, weights: FormWeights) -> tuple[Tensor, Tensor, Tensor]:
+        """The log-weights of binary rules, chains and entries that the kernels want."""
+        rules = torch.from_numpy(self.rules)
+        if weights.rules.ndim == 1:
+            entries = weights.rules[rules]
+        else:
+            entries = weights.rules[torch.from_numpy(self.cells), rules]
+        entries = entries + torch.from_numpy(self.log_weights)
+        chains = weights.chains
+        if self.barred is not None and weights.barred_chains is not None:
+            barred = torch.from_numpy(self.barred)[:, None]
+            chains = torch.where(barred, weights.barred_chains, chains)
+        return weights.rules[..., torch.from_numpy(form.binary)], chains, entries
 
 
 def arcs_of(words: Words) -> tuple[Arc, ...]:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from inout.grammars.parsing.parser import Parser
+from inout.grammars.parser.parser import Parser
 from inout.kernels.latent.op import BlockPasses
 from inout.latent.graphs import Chart, block_rules
 from inout.latent.model import LPCFG

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inout.grammars.parsing.problem import Problem
-from inout.grammars.parsing.restoring import Restored, restored
+from inout.grammars.parser.problem import Problem
+from inout.grammars.parser.restoring import Restored, restored
 from inout.grammars.transforms.pieces import Piece
 from inout.kernels.sparse.arrays import RuleArrays
 from inout.kernels.sparse.cpu.passes import ParsingPasses

@@ -14,15 +14,15 @@ from torch import Tensor
 from inout._core.errors import ArgumentError
 from inout._core.pipeline import in_threads
 from inout.grammars.grammar import Grammar
-from inout.grammars.parsing.analyses import Analyses
-from inout.grammars.parsing.marginals import Marginals
-from inout.grammars.parsing.normal_form import NormalForm, Setting
-from inout.grammars.parsing.parses import Parse
-from inout.grammars.parsing.prefixes import SentencePrefixes
-from inout.grammars.parsing.problem import Problem
-from inout.grammars.parsing.pruning import Pruning
-from inout.grammars.parsing.recall import Label
-from inout.grammars.parsing.sentences import (
+from inout.grammars.parser.analyses import Analyses
+from inout.grammars.parser.marginals import Marginals
+from inout.grammars.parser.normal_form import NormalForm, Setting
+from inout.grammars.parser.parses import Parse
+from inout.grammars.parser.prefixes import SentencePrefixes
+from inout.grammars.parser.problem import Problem
+from inout.grammars.parser.pruning import Pruning
+from inout.grammars.parser.recall import Label
+from inout.grammars.parser.sentences import (
     Brackets,
     Lattice,
     Words,

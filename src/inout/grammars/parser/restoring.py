@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from inout.grammars.parsing.normal_form import NormalForm, Setting
-from inout.grammars.parsing.sentences import Compiled
+from inout.grammars.parser.normal_form import NormalForm, Setting
+from inout.grammars.parser.sentences import Compiled
 from inout.grammars.table import RuleTable
 from inout.grammars.transforms.pieces import Piece, filled
 from inout.kernels.sparse.trees import leaves

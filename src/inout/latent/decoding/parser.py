@@ -13,12 +13,12 @@ from nltk.tree import Tree
 
 from inout._core.errors import ArgumentError
 from inout._core.pipeline import in_threads
+from inout.latent.decoding.analyses import LatentAnalyses
+from inout.latent.decoding.best_trees import Method, check_method
+from inout.latent.decoding.labels import Constituents, ConstituentTable, treebank_constituents
+from inout.latent.decoding.pruning import CoarseGrammar
 from inout.latent.grammar import LatentGrammar
 from inout.latent.graphs import ChartTooLargeError, chart_of_sentence
-from inout.latent.parsing.analyses import LatentAnalyses
-from inout.latent.parsing.decoding import Method, check_method
-from inout.latent.parsing.labels import Constituents, ConstituentTable, treebank_constituents
-from inout.latent.parsing.pruning import CoarseGrammar
 from inout.latent.treebank import treebank_tree, with_words
 
 Source = Literal["latent", "negative", "wider", "unpruned", "skeletal", "none"]

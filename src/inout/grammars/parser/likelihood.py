@@ -10,9 +10,8 @@ from torch import Tensor
 
 from inout._core.checks import as_log_weights
 from inout._core.errors import ArgumentError
-from inout.grammars.parsing.normal_form import NormalForm
-from inout.grammars.parsing.problem import potentials
-from inout.grammars.parsing.sentences import Brackets, Words, check_words, compile_sentences, length
+from inout.grammars.parser.normal_form import NormalForm
+from inout.grammars.parser.sentences import Brackets, Words, check_words, compile_sentences, length
 from inout.grammars.table import RuleTable
 from inout.grammars.words import Vocabulary
 from inout.kernels.sparse.op import Foresight, log_partition
@@ -54,7 +53,7 @@ class Likelihood:
     def __call__(self, log_weights: Float[Tensor, " r"]) -> Float[Tensor, " b"]:
         log_weights = as_log_weights("log_weights", log_weights, self._size).cpu().double()
         weights = self.form.log_weights(log_weights)
-        given = potentials(self.form, self.compiled, weights)
+        given = self.compiled.potentials(self.form, weights)
         arrays = self.form.arrays, self.compiled.arrays
         result = log_partition(*arrays, *given, foresight=self._foresight)
         if bool(self._empty.any()):

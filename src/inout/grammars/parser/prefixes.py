@@ -10,9 +10,8 @@ from torch import Tensor
 from inout._core.errors import ArgumentError
 from inout.grammars.components import strong_components
 from inout.grammars.expectations import proper_log_weights
-from inout.grammars.parsing.normal_form import FormWeights, NormalForm
-from inout.grammars.parsing.problem import potentials
-from inout.grammars.parsing.sentences import Compiled
+from inout.grammars.parser.normal_form import FormWeights, NormalForm
+from inout.grammars.parser.sentences import Compiled
 from inout.grammars.partition import log_partitions
 from inout.grammars.structure import reachable
 from inout.grammars.table import RuleTable
@@ -62,7 +61,7 @@ class SentencePrefixes:
 
     def log_probs(self, compiled: Compiled) -> Prefixes:
         """Log-probabilities [n+1] of beginning with the first 0 to n words, and of being these."""
-        given = potentials(self.form, compiled, self._weights)
+        given = compiled.potentials(self.form, self._weights)
         binary, chains, entries = (x.numpy() for x in given)
         passes = ParsingPasses(self.form.arrays, compiled.arrays, binary, chains, entries)
         found = prefix_log_probs(passes, self.steps)

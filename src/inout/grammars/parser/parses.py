@@ -1,0 +1,46 @@
+"""`Parse`: one analysis of a sentence, in terms of the rules of the grammar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from nltk.tree import Tree
+
+
+@dataclass(frozen=True, eq=False)
+class Parse:
+    """A tree of a sentence and its weight; without a tree, the reason why there is none."""
+
+    words: tuple[str, ...]
+    """The words as they were given."""
+
+    tree: Tree | None
+    """The tree, with the words as given for leaves."""
+
+    log_weight: float
+    """The sum of the log-weights of its rules; −inf where they do not make such a tree."""
+
+    rules: tuple[int, ...] | None = None
+    """The numbers of its rules, as a leftmost derivation uses them; None if no rules make it."""
+
+    reason: str | None = None
+    """Why there is no tree."""
+
+    unknown: tuple[str, ...] = ()
+    """The words of the sentence that the grammar does not have, classes aside."""
+
+    log_partition: Callable[[], float] = field(default=lambda: -np.inf, repr=False)
+    """The log of the weight of all trees of the sentence, computed when called."""
+
+    @property
+    def log_prob(self) -> float:
+        """The log of the probability of the tree given the sentence."""
+        return self.log_weight - self.log_partition() if self.tree is not None else -np.inf
+
+    def __str__(self) -> str:
+        return str(self.tree) if self.tree is not None else f"no tree: {self.reason}"
