@@ -1,8 +1,9 @@
-"""Set-up of all tests: checked annotations, one thread, hypothesis profiles, the data directory."""
+"""Set-up of all tests: two tiers, one environment, checked annotations, the data directory."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.abc import MetaPathFinder
@@ -15,11 +16,11 @@ from hypothesis import settings
 from jaxtyping import config as jaxtyping_config
 from jaxtyping import install_import_hook
 
+from tests import environment, seeds
+
 ROOT = Path(__file__).resolve().parents[1]
 
-# Before torch is imported. The tests are small, and several workers share the cores already.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("MKL_NUM_THREADS", "1")
+environment.make_plain(os.environ)  # before torch is imported
 
 
 class UncheckedKernels(MetaPathFinder):
@@ -48,6 +49,40 @@ if os.environ.get("INOUT_TYPECHECK", "1") != "0":
 settings.register_profile("local", deadline=None, print_blob=True)
 settings.register_profile("ci", parent=settings.get_profile("local"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--exhaustive",
+        action="store_true",
+        help="every seed of every grid, and the tests that start and kill processes",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "exhaustive: slow, so it runs only with --exhaustive")
+    seeds.set_tier(config)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not seeds.exhaustive:
+        slow = [item for item in items if item.get_closest_marker("exhaustive")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in set(slow)]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ordinary_terminal_and_signals() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt, also under nohup or in a job in the background.
+
+    Those ignore SIGINT, and so would the processes that tests start. The terminal is set here
+    and not earlier, because pytest shows its colours where there are some.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TERM", "xterm")
+        yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

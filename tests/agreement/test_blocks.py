@@ -22,6 +22,7 @@ from inout.latent.graphs import Chart, block_rules, chart_of_sentence, graph_of_
 from inout.latent.layout import Layout
 from inout.latent.skeleton import Skeleton
 from inout.latent.trees import SkeletalTrees
+from tests.seeds import seeds
 from tests.support import assert_close
 
 Vector = NDArray[np.float64]
@@ -97,7 +98,7 @@ def test_charts(n: int, sign: float) -> None:
         check(layout, chart.graph, parameters)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_zeros_have_derivatives(seed: int) -> None:
     layout, chart, parameters = random_chart(seed, 5, -0.5)
     rng = np.random.default_rng(seed)

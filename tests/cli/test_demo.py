@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import subprocess
 import tempfile
 from importlib.resources import files
 from itertools import pairwise
@@ -15,7 +14,7 @@ import torch
 from inout.cli.demo import learning
 from inout.cli.demo.learning import CLASSES, Lesson, forgetful, likely_words
 from inout.grammars import library
-from tests.cli.test_process import RUN
+from tests.processes import command
 
 HEADINGS = (
     "fruit flies like a banana",
@@ -52,7 +51,7 @@ def test_the_demonstration_parses_and_learns(run, learned, tmp_path, monkeypatch
     page = (tmp_path / "inout-demo.html").read_text(encoding="utf-8")
     (tmp_path / "inout-demo.html").unlink()
 
-    again = subprocess.run([*RUN, "demo"], capture_output=True, text=True, timeout=300, check=False)
+    again = command("demo")
     assert (again.returncode, again.stderr) == (0, "")
     assert again.stdout == first.out
     # Numbers in tooltips have many digits, and how sums are split up shows in the last.
@@ -137,12 +136,12 @@ def test_what_is_forgotten_is_the_dictionary_only():
     assert len(start) == sum(not rule.is_lexical for rule in known) + sum(map(len, words.values()))
 
 
-@pytest.mark.parametrize("command", [(), ("demo",), ("solve",), ("programs",)])
-def test_every_help_has_examples(run, command):
-    outcome = run(*command, "--help")
+@pytest.mark.parametrize("names", [(), ("demo",), ("solve",), ("programs",)])
+def test_every_help_has_examples(run, names):
+    outcome = run(*names, "--help")
     assert (outcome.code, outcome.err) == (0, "")
     assert "Examples" in outcome.out
-    assert run(*command, "-h").out == outcome.out
+    assert run(*names, "-h").out == outcome.out
 
 
 def test_no_command_shows_the_help(run):

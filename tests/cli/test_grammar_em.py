@@ -7,15 +7,14 @@ import math
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from inout import Grammar
+from tests.processes import COMMAND, python, started
 
-RUN = [sys.executable, "-c", "import sys; from inout.cli import main; sys.exit(main())"]
 # Which words are a and b is all there is to learn.
 TEXT = "S -> X S [0.5] | X [0.5]\nX -> 'a' [0.5] | 'b' [0.5]\n"
 CORPUS = "a b\na a a\n\na b z\n"
@@ -136,8 +135,8 @@ def test_a_run_that_was_killed_goes_on_to_the_same_grammar(run, folder):
     (folder / "g.cfg").write_text(SLOW, encoding="utf-8")
     (folder / "c.txt").write_text(SENTENCES, encoding="utf-8")
     assert run("em", "g.cfg", "c.txt", "-o", "whole.json", *OPTIONS).code == 0
-    command = [*RUN, "em", "g.cfg", "c.txt", "-o", "t.json", *OPTIONS]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    arguments = ["em", "g.cfg", "c.txt", "-o", "t.json", *OPTIONS]
+    process = started(*COMMAND, *arguments, stderr=subprocess.PIPE)
     checkpoint = folder / "t.json.checkpoint"
     seen = set()
     # Some checkpoints later, in the middle of whatever it does.
@@ -170,12 +169,10 @@ def test_a_full_disk_loses_nothing(folder):
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); "
         "from inout.cli import main; sys.exit(main())"
     )
-    command = [sys.executable, "-B", "-c", limited, "em", "g.cfg", "c.txt", "-o", "t.json"]
+    arguments = ["em", "g.cfg", "c.txt", "-o", "t.json"]
     # Compiled code is not written either; the one that is there stays as it is.
-    variables = {**os.environ, "NUMBA_CACHE_DIR": str(folder / "cache")}
-    outcome = subprocess.run(
-        command, capture_output=True, text=True, env=variables, timeout=500, check=False
-    )
+    variables = {"NUMBA_CACHE_DIR": str(folder / "cache")}
+    outcome = python("-B", "-c", limited, *arguments, env=variables)
     assert outcome.returncode == 2
     assert outcome.stderr.count("\n") == 1
     assert "File too large" in outcome.stderr

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -17,6 +14,7 @@ from inout._core.errors import ArgumentError
 from inout.contexts.history_features import HistoryFeature
 from inout.contexts.model import ContextModel
 from inout.estimators import ContextTagger
+from tests.processes import python
 
 
 def example(count: int = 40, seed: int = 0):
@@ -228,7 +226,5 @@ def test_the_package_does_without_scikit_learn():
         "try:\n    import inout.estimators\n"
         "except ImportError as error:\n    print(error)\n"
     )
-    answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
-    )
+    answer = python("-c", code, check=True)
     assert 'pip install "inout[estimators]"' in answer.stdout

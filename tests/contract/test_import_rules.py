@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import jaxtyping
 import pytest
+
+from tests.processes import python
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "inout"
 
@@ -170,13 +170,7 @@ print(json.dumps({"modules": modules, "compiled": compiled}))
 
 
 def test_importing_compiles_nothing_and_leaves_optional_libraries_alone():
-    answer = subprocess.run(
-        [sys.executable, "-c", PROBE],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    answer = python("-c", PROBE)
     assert answer.returncode == 0, answer.stderr
     told = json.loads(answer.stdout.splitlines()[-1])
     assert told["compiled"] == []
@@ -200,9 +194,7 @@ def test_the_command_starts_without_torch():
         "import sys, inout.cli; inout.ProgramError; inout.cli.main(['solve', '--help']); "
         "sys.exit(any(name in sys.modules for name in ('torch', 'numba', 'numpy', 'lark')))"
     )
-    answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
-    )
+    answer = python("-c", code)
     assert answer.returncode == 0, answer.stderr
     assert "--facts" in answer.stdout
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 
 import pytest
 
 from inout._core.errors import InoutError, ProgramError
 from inout.deduction.reading import parse_program
+from tests.processes import python
 
 
 def error_of(text: str) -> ProgramError:
@@ -247,4 +246,4 @@ def test_import_does_not_build_the_parser() -> None:
         "p.parse_program('a += b.'); p.parse_program('a += b.')\n"
         "assert p._lark.cache_info().misses == 1"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    python("-c", code, check=True)

@@ -18,6 +18,7 @@ from inout.distributions.semi_markov import SemiMarkov
 from inout.kernels.segments.cpu.passes import CpuPasses
 from tests.contract import distribution_suite
 from tests.contract.distribution_suite import Case, DistributionSuite, Event, Part
+from tests.seeds import seeds
 from tests.support import assert_close
 
 NAME = "log_potentials"
@@ -353,7 +354,7 @@ def test_width_one_is_a_linear_chain() -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("tier", TIERS)
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_masks(seed: int, tier: str, dtype: torch.dtype) -> None:
     x = randn(3, 5, 3, 2, 2, seed=seed, dtype=dtype)
     x[randn(*x.shape, seed=seed + 100) > 0.2] = -torch.inf

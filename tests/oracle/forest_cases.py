@@ -15,9 +15,10 @@ from inout import Forest
 from inout.kernels.forest.arrays import ForestArrays
 from tests.oracle.enumeration import Derivation, EnumeratedForest
 from tests.oracle.random_forests import RandomForest, random_forest
+from tests.seeds import seeds
 
 # Two in three have many derivations of the first goal; the others may have none at all.
-SEEDS = range(14)
+SEEDS = seeds(14)
 
 
 @dataclass(frozen=True)

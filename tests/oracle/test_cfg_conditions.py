@@ -17,9 +17,10 @@ from tests.oracle.chart_cases import (
     random_grammar,
     tree_spans,
 )
+from tests.seeds import seeds
 from tests.support import assert_close
 
-SEEDS = range(8)
+SEEDS = seeds(8)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -161,7 +162,7 @@ def test_no_chain_passes_through_what_a_bracket_forbids() -> None:
     assert Parser(flat).given(words, brackets=[(0, 2)]).count() == 1
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(25))
 def test_brackets_in_long_rules_with_empty_symbols(seed: int) -> None:
     rng = np.random.default_rng(seed)
     names, found = ["S", "A", "B"], dict[Rule, float]()

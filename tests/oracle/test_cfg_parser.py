@@ -21,9 +21,10 @@ from tests.oracle.chart_cases import (
     tree_count,
     tree_spans,
 )
+from tests.seeds import seeds
 from tests.support import assert_close
 
-SEEDS = range(8)
+SEEDS = seeds(8)
 SENTENCES = ["", "a", "b", "ab", "aab", "abba"]
 
 

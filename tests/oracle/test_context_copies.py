@@ -13,6 +13,7 @@ from inout._core.errors import ArgumentError
 from inout.contexts import HistoryFeature
 from inout.contexts.history_features import checked_features
 from inout.learning.errors import TrainingError
+from tests.seeds import seeds
 
 SEQUENCES = [[["round"], ["dark"], ["round"]], [["dark"], ["dark"]], [["round"], ["round"]]] * 2
 TAGS = [["sun", "moon", "sun"], ["moon", "sun"], ["sun", "sun"]] * 2
@@ -69,7 +70,7 @@ def first_of_three(history):
 FIRST = HistoryFeature("first", 3, first_of_three)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_questions_during_training_change_no_later_answer(seed):
     """Keys of histories that have no weights yet when they are asked for, and get some later."""
     copies, taggings = [], []

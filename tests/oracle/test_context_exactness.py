@@ -18,6 +18,7 @@ from inout.kernels.lattice.histories import Histories
 from inout.kernels.lattice.op import Lattice
 from inout.kernels.lattice.selection import select
 from tests.oracle.reified_contexts import BOS, Column, all_paths
+from tests.seeds import seeds
 from tests.support import assert_close
 
 F64 = torch.float64
@@ -53,7 +54,7 @@ def name_of(lattice: Lattice, node: int) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("memory", [None, 1, 2, 3])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_exactness_against_all_paths(seed: int, memory: int | None) -> None:
     rng = random.Random(seed)
     lengths, labels = [rng.randint(1, 5), rng.randint(1, 5)], rng.randint(1, 3)

@@ -16,6 +16,7 @@ from inout.kernels.lattice.histories import Histories
 from inout.kernels.lattice.op import Lattice
 from inout.kernels.lattice.selection import select
 from inout.learning.alignment import fit_alignment
+from tests.seeds import seeds
 from tests.support import assert_close
 
 
@@ -56,7 +57,7 @@ def check(lattice: Lattice, k: int) -> None:
         assert_close([known[path] for path in real], scores[b, : len(real)])
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_k_best_paths_of_chains(seed: int):
     rng = np.random.default_rng(seed)
     labels = int(rng.integers(1, 4))

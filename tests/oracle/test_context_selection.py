@@ -17,6 +17,7 @@ from inout.kernels.lattice.op import Lattice
 from inout.kernels.lattice.selection import select
 from tests.oracle import reified_contexts as oracle
 from tests.oracle.reified_contexts import BOS, INF, AmbiguousError, Column, Stream, Target
+from tests.seeds import seeds
 
 
 class Weights(dict[Any, list[float]]):
@@ -222,7 +223,7 @@ def normal(rng: random.Random) -> float:
     return rng.gauss(0, 1)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_chains(seed: int) -> None:
     rng = random.Random(seed)
     problem = chain_problem(rng, normal, dead=0.0 if seed % 2 else 0.2)
@@ -317,7 +318,7 @@ def library_columns(columns: Sequence[Column]) -> Columns:
 
 
 @pytest.mark.parametrize("by", ["model", "target", "hybrid"])
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_general_columns(seed: int, by: Any) -> None:
     rng = random.Random(5000 + seed)
     labels = rng.randint(1, 3)

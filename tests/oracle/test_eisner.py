@@ -28,6 +28,7 @@ from tests.oracle.eisner_algorithms import (
     inside_outside_4,
     inside_outside_5,
 )
+from tests.seeds import seeds
 from tests.support import assert_close
 
 CNF = """
@@ -43,7 +44,7 @@ tag(A, N) += stop(A, W) * word(W, N) * length(N).
 """
 
 VARIANTS = [inside_outside_2, inside_outside_3, inside_outside_4, inside_outside_5]
-SEEDS = range(30)
+SEEDS = seeds(30)
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
 
 

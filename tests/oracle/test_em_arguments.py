@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import pty
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +12,7 @@ import torch
 
 from inout import ArgumentError, HiddenMarkovModel, em, fit_conditional
 from inout.learning import Additive, Dirichlet, Progress, TrainingError
+from tests.processes import on_terminal, python
 
 MODEL = HiddenMarkovModel.random(2, 3, generator=torch.Generator().manual_seed(0))
 CORPUS = [[0, 1, 2], [1]]
@@ -175,35 +172,12 @@ print("done")
 
 
 def test_nothing_is_shown_without_a_terminal():
-    answer = subprocess.run(
-        [sys.executable, "-c", SHOWN], capture_output=True, text=True, timeout=300, check=False
-    )
+    answer = python("-c", SHOWN)
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, "done\n", "")
 
 
 def test_a_bar_is_shown_on_a_terminal():
-    environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
-    environment |= {"TERM": "xterm", "COLUMNS": "120"}
-    leader, follower = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-c", SHOWN],
-        stdout=subprocess.DEVNULL,
-        stderr=follower,
-        env=environment,
-    )
-    os.close(follower)
-    sent = b""
-    while True:
-        try:
-            chunk = os.read(leader, 65536)
-        except OSError:  # Linux says so when the other end is closed
-            break
-        if not chunk:
-            break
-        sent += chunk
-    os.close(leader)
-    assert process.wait(timeout=300) == 0
-    shown = sent.decode()
+    shown = on_terminal("-c", SHOWN, columns=120, streams=["stderr"])
     for text in ("EM", "log-likelihood -", "perplexity ", " left"):
         assert text in shown
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ from safetensors.torch import load_file
 from inout import ArgumentError, FileError, Grammar, HiddenMarkovModel, em, fit_conditional
 from inout.learning import Additive, Progress
 from inout.learning.checkpoint import digest
+from tests.processes import python, started
 
 # Trains and says after each iteration which one it was; `--resume` as its last argument goes on.
 TRAIN = """
@@ -53,18 +51,14 @@ def options() -> dict[str, Any]:
 
 def start_and_kill(path: Path, *arguments: str, after: str) -> list[str]:
     """Run TRAIN until it says `after`, then kill it; what it said."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", TRAIN, str(path), *arguments], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
     said = []
-    for line in process.stdout:
-        said.append(line.strip())
-        if said[-1] == after:
-            process.kill()
-            break
-    process.stdout.close()
-    assert process.wait(timeout=60) == -signal.SIGKILL
+    with started("-c", TRAIN, path, *arguments) as process:
+        for line in process.stdout:
+            said.append(line.strip())
+            if said[-1] == after:
+                process.kill()
+                break
+    assert process.returncode == -signal.SIGKILL
     return said
 
 
@@ -220,13 +214,7 @@ except inout.FileError as error:
 @pytest.mark.skipif(not hasattr(resource, "RLIMIT_FSIZE"), reason="needs a limit on file sizes")
 def test_a_full_disk_costs_one_message_and_no_checkpoint(tmp_path: Path):
     path = tmp_path / "run"
-    answer = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, str(path)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    answer = python("-c", FULL_DISK, path)
     assert (answer.returncode, answer.stderr) == (0, "")
     assert answer.stdout.startswith(f"{path}: ")
     assert answer.stdout.endswith("the former one is still there)\n")
@@ -305,13 +293,6 @@ def test_digests_tell_values_apart_and_are_the_same_everywhere():
         "from inout.learning.checkpoint import digest; print(digest([{'x', 'y', 'z'}, object()]))"
     )
     answers = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            text=True,
-            check=True,
-            env=os.environ | {"PYTHONHASHSEED": seed},
-        ).stdout
-        for seed in ("1", "2")
+        python("-c", code, check=True, env={"PYTHONHASHSEED": seed}).stdout for seed in ("1", "2")
     }
     assert len(answers) == 1

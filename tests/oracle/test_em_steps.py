@@ -11,6 +11,7 @@ import torch
 from inout import HiddenMarkovModel, em
 from inout.learning import Additive, Dirichlet
 from tests.oracle.em_models import DenseGrammar, baum_welch_step, enumerated_counts
+from tests.seeds import seeds
 from tests.support import assert_close
 
 CORPUS = [[0, 1, 2, 1], [2], [1, 1, 0, 2, 2, 0, 1], [], [0, 0], [2, 1, 0, 1, 2]]
@@ -26,7 +27,7 @@ def probabilities(model: HiddenMarkovModel) -> list[np.ndarray]:
     return [x.exp().numpy() for x in (model.initial, model.transition, model.emission)]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_steps_of_baum_welch(seed: int):
     model = hidden_markov(seed)
     truth = probabilities(model)
@@ -61,7 +62,7 @@ SENTENCES = [[0, 1, 1], [1, 0], [0, 0, 1, 0], [1]]
 COUNTS = [2.0, 1.0, 0.5, 1.0]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_steps_of_inside_outside(seed: int):
     model = DenseGrammar.random(2, 2, 2, torch.Generator().manual_seed(seed))
     result = em(model, SENTENCES, frequencies=COUNTS, max_iterations=2, tolerance=0.0)

@@ -28,10 +28,11 @@ from tests.oracle.forest_cases import (
     with_gradient,
 )
 from tests.oracle.random_forests import RandomForest, forest_from_lists, random_forest
+from tests.seeds import seeds
 from tests.support import assert_close
 
 F64, C128 = torch.float64, torch.complex128
-SEEDS = range(9)
+SEEDS = seeds(9)
 TIERS = ["cpu", "reference"]
 LANES: dict[str, Lanes] = {
     "order 8": Truncated((8,)),

@@ -13,9 +13,10 @@ from inout.kernels.forest import op
 from inout.kernels.forest.arrays import ForestArrays
 from tests.oracle.forest_cases import Distribution, enumerate_forest
 from tests.oracle.random_forests import random_forest
+from tests.seeds import seeds
 from tests.support import assert_close
 
-SEEDS = range(12)
+SEEDS = seeds(12)
 TIERS = ["cpu", "gpu", "reference"]
 
 

@@ -14,6 +14,7 @@ from inout import ArgumentError, Grammar, Parser
 from inout.grammars import Rule, Terminal, Transformed
 from inout.grammars.derivations import rules_of
 from tests.oracle.chart_cases import derivations, fixed_point, random_grammar
+from tests.seeds import seeds
 from tests.support import assert_close
 
 FORMS = ["trimmed", "binarised", "without_empty_rules", "without_unary_rules", "cnf"]
@@ -25,7 +26,7 @@ def form_of(grammar: Grammar, name: str) -> Transformed:
 
 
 @pytest.mark.parametrize("name", FORMS)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_weights_and_counts_are_those_of_the_original(name: str, seed: int) -> None:
     grammar = random_grammar(np.random.default_rng(seed))
     form = form_of(grammar, name)
@@ -44,7 +45,7 @@ def test_weights_and_counts_are_those_of_the_original(name: str, seed: int) -> N
 
 
 @pytest.mark.parametrize("name", FORMS)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_shapes(name: str, seed: int) -> None:
     grammar = random_grammar(np.random.default_rng(seed))
     rules = list(form_of(grammar, name).grammar.rules)

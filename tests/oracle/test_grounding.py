@@ -33,6 +33,7 @@ from tests.oracle.naive_grounder import (
     has_cycle,
     text,
 )
+from tests.seeds import seeds
 from tests.support import assert_close
 
 X, Y, Z, S, T, I, J, K = (Var(name) for name in "XYZSTIJK")  # noqa: E741
@@ -207,7 +208,7 @@ def random_program(seed: int) -> tuple[list[Rule], dict[str, list[tuple[Any, boo
     return rules, {name: rows for name, rows in facts.items() if name in used}
 
 
-@pytest.mark.parametrize("block", range(12))
+@pytest.mark.parametrize("block", seeds(12))
 def test_random_programs(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if block == 0:  # every join by the engine that is meant for large ones
         monkeypatch.setattr(engine, "LARGE", 0)

@@ -13,9 +13,10 @@ from inout._core.errors import ArgumentError, ForestError
 from inout.kernels.forest.kbest import kbest, viterbi
 from tests.oracle.enumeration import EnumeratedForest
 from tests.oracle.random_forests import RandomForest, forest_from_lists, random_forest
+from tests.seeds import seeds
 from tests.support import assert_close
 
-SEEDS = range(60)
+SEEDS = seeds(60)
 
 
 def small_forest(seed: int, integer_weights: bool) -> RandomForest:
@@ -101,7 +102,7 @@ def test_k_best_are_a_prefix_of_more(seed: int, integer_weights: bool) -> None:
             assert trees == all_trees[:k]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_wide_edges_and_many_goals(seed: int) -> None:
     forest = random_forest(
         seed, max_arity=9, num_levels=2, num_goals=4, integer_weights=True, max_derivations=5000

@@ -33,6 +33,7 @@ from tests.oracle.latent_cases import (
     trees,
     weight,
 )
+from tests.seeds import seeds
 from tests.support import assert_close
 
 SENTENCES = ["x", "xy", "yyx", "xyx"]
@@ -109,7 +110,7 @@ def check_chart(case: Case, chart: Chart, passes: BlockPasses, sums: Sums) -> No
 
 
 @kinds
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_agrees_with_all_trees_and_latent_values(seed: int, kind: dict[str, Any]) -> None:
     case = random_case(seed, symbols=2, largest=2, **kind)
     for words in SENTENCES:
@@ -118,7 +119,7 @@ def test_agrees_with_all_trees_and_latent_values(seed: int, kind: dict[str, Any]
 
 
 @kinds
-@pytest.mark.parametrize("seed", range(10, 14))
+@pytest.mark.parametrize("seed", seeds(10, 14))
 def test_agrees_with_the_figures(seed: int, kind: dict[str, Any]) -> None:
     case = random_case(seed, **kind)
     for words in ["x", "yx", "xyx", "xyyx"][: 3 if "spread" in kind else 4]:
@@ -140,7 +141,7 @@ def test_agrees_with_the_figures(seed: int, kind: dict[str, Any]) -> None:
 
 
 @kinds
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_probabilities_of_trees(seed: int, kind: dict[str, Any]) -> None:
     case = random_case(seed, symbols=2, largest=2, **kind)
     found = [tree for words in SENTENCES for tree in trees(case, words)][:60]
@@ -168,7 +169,7 @@ def test_probabilities_of_trees(seed: int, kind: dict[str, Any]) -> None:
 
 
 @kinds
-@pytest.mark.parametrize("seed", range(20, 24))
+@pytest.mark.parametrize("seed", seeds(20, 24))
 def test_a_mask_leaves_the_smaller_set_of_trees(seed: int, kind: dict[str, Any]) -> None:
     case = random_case(seed, symbols=2, largest=2, **kind)
     rng = np.random.default_rng(seed)

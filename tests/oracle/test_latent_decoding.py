@@ -30,11 +30,12 @@ from tests.oracle.latent_parsing_cases import (
     skeletal_case,
     treebank_case,
 )
+from tests.seeds import seeds
 from tests.support import assert_close
 
 
 @pytest.mark.parametrize("negative", [False, True])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_posteriors_and_marginals(seed: int, negative: bool):
     case = random_case(seed, negative=negative, zeros=0.1)
     words = ["xyx", "yxxy", "x", "yy"][seed % 4]
@@ -62,7 +63,7 @@ def treebank_truth(seed: int, negative: bool) -> Truth:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("negative", [False, True])
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", seeds(16))
 def test_the_best_tree_is_the_best_of_all(seed: int, negative: bool, method: Any):
     case = treebank_case(seed, negative=negative, zeros=0.1 * (seed % 3))
     words = SENTENCES[seed % 4]
@@ -103,7 +104,7 @@ def test_cases_have_what_they_are_there_for():
     assert min(seen[name] for name in ("apart", "shared", "twice", "many")) >= 5, seen
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_what_is_no_constituent_is_the_likeliest_among_the_least_risky(seed: int):
     case = treebank_case(seed)
     words = "xyx"

@@ -21,9 +21,10 @@ from inout.latent.starts import latent_sizes, random_model, split, treebank_mode
 from inout.latent.trees import SkeletalTrees
 from inout.learning import GenerativeModel
 from tests.oracle.latent_trees import enumerated, random_parameters, random_trees, seeded
+from tests.seeds import seeds
 from tests.support import assert_close
 
-SEEDS = range(8)
+SEEDS = seeds(8)
 
 
 def case(seed: int, count: int = 5) -> tuple[LPCFG, SkeletalTrees, list[Tree]]:

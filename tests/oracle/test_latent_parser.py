@@ -42,13 +42,14 @@ from tests.oracle.latent_parsing_cases import (
     skeletal_case,
     treebank_case,
 )
+from tests.seeds import seeds
 from tests.support import assert_close
 
 # Pruning ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("threshold", [1e-3, 0.05, 0.3])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_pruning_keeps_what_the_skeletal_rules_expect(seed: int, threshold: float):
     case = random_case(seed, symbols=4)
     coarse = skeletal_case(case, seed)
@@ -70,7 +71,7 @@ def test_pruning_keeps_what_the_skeletal_rules_expect(seed: int, threshold: floa
         assert len(kept) < len(expected.trees)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_the_mask_is_that_of_the_parser(seed: int):
     case = random_case(seed)
     coarse, words = skeletal_case(case, seed), list("xyxy")
@@ -192,7 +193,7 @@ def test_unknown_words_stand_for_their_class():
 # Negative mass, no mass, and what is done then --------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", seeds(24))
 def test_negative_parameters_never_crash(seed: int):
     case = random_case(seed, negative=True, zeros=0.2 * (seed % 2), spread=2.0 * (seed % 3))
     parser = parser_of(case, [None, 1e-4, 0.2][seed % 3], seed)
@@ -323,7 +324,7 @@ def test_threads_change_nothing(method: Any, monkeypatch: pytest.MonkeyPatch):
 # The refined grammar ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_the_refined_grammar_is_the_same_model(seed: int):
     case = random_case(seed, zeros=0.2)
     model = LPCFG(case.layout, case.parameters)

@@ -28,6 +28,7 @@ from tests.oracle.latent_parsing_cases import (
     parser_of,
     skeletal_case,
 )
+from tests.seeds import seeds
 
 
 def frequencies(found: Sequence[Tree], truth: Truth) -> list[int]:
@@ -51,7 +52,7 @@ def check_frequencies(found: Sequence[Tree], truth: Truth) -> None:
         assert chisquare(seen, hoped * seen.sum() / hoped.sum()).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_samples_have_their_probabilities(seed: int):
     case = random_case(seed, zeros=0.1)
     words = ["xyx", "yxxy", "xyxyx", "x"][seed % 4]

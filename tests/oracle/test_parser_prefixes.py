@@ -19,6 +19,7 @@ from inout.grammars import Grammar, Lattice, Terminal, library
 from inout.grammars.diagnostics import log_partition_functions
 from inout.kernels.sparse import prefix as op
 from tests.oracle import grammar_cases as cases
+from tests.seeds import seeds
 from tests.support import assert_close
 
 INF = math.inf
@@ -175,7 +176,7 @@ def test_sums_of_symbols_in_no_tree_may_be_infinite() -> None:
         assert_close(parser.surprisals(words, end=True), other.surprisals(words, end=True))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_the_same_by_deduction(seed: int) -> None:
     rng = np.random.default_rng(seed)
     symbols, words = ["S", "A", "B"], ["a", "b"]

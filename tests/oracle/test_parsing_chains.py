@@ -18,6 +18,7 @@ from tests.oracle.parsing_cases import (
     with_arcs,
     with_mask,
 )
+from tests.seeds import seeds
 from tests.support import assert_close
 
 # Single steps are between symbols of rising number: there are finitely many chains.
@@ -69,7 +70,7 @@ def expected(case: Case, logs: list[float], b: int) -> tuple[Array, Array]:
     return nodes, steps
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 @pytest.mark.parametrize("spread", [2.0, 100.0, 1e4])
 @pytest.mark.parametrize("kind", ["plain", "arcs and mask"])
 def test_nodes_and_steps(seed: int, spread: float, kind: str) -> None:

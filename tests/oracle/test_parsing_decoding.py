@@ -16,6 +16,7 @@ from inout.kernels.sparse.kbest import kbest
 from inout.kernels.sparse.trees import SentenceTrees
 from inout.kernels.sparse.viterbi import best_trees
 from tests.oracle.parsing_trees import Problem, Tree, as_rows, random_problem
+from tests.seeds import seeds
 from tests.support import assert_close
 
 KINDS: list[dict[str, Any]] = [
@@ -29,7 +30,7 @@ KINDS: list[dict[str, Any]] = [
     {"spread": 1e4, "arcs": True, "masked": True, "anchored": True},
 ]
 SHAPES = pytest.mark.parametrize("kind", KINDS, ids=lambda x: "-".join(x) or "plain")
-SEEDS = pytest.mark.parametrize("seed", range(12))
+SEEDS = pytest.mark.parametrize("seed", seeds(12))
 
 
 def check_best(problem: Problem) -> None:
@@ -103,7 +104,7 @@ def test_kbest_of_longer_sentences(seed: int) -> None:
 
 
 @pytest.mark.parametrize("anchored", [False, True])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_shifted_weights(seed: int, anchored: bool) -> None:
     problem = random_problem(seed, arcs=True, anchored=anchored)
     shifted = Problem(
@@ -124,7 +125,7 @@ def test_doubled_rules_are_different_trees() -> None:
     assert [as_rows(x) for x in found.nodes] == [((0, 1, 0, u, 0),) for u in (1, 0, 2)]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_ties_go_to_the_first_rule(seed: int) -> None:
     # More rules of the same weight than trees are wanted, the better ones anywhere among them.
     logs = np.random.default_rng(seed).integers(3, size=40).astype(float)

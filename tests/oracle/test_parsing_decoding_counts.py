@@ -14,6 +14,7 @@ from inout.kernels.sparse.counts import count_trees
 from inout.kernels.sparse.cpu.passes import ParsingPasses
 from inout.kernels.sparse.primes import from_remainders, primes
 from tests.oracle.parsing_trees import Problem, parts, random_problem
+from tests.seeds import seeds
 
 
 def catalan_passes(lengths: list[int], num_rules: int = 1) -> ParsingPasses:
@@ -30,7 +31,7 @@ def catalan(n: int) -> int:
 
 
 @pytest.mark.parametrize("kind", [{}, {"arcs": True}, {"masked": True, "anchored": True}], ids=str)
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_possible_trees(kind: dict[str, Any], seed: int) -> None:
     problem = random_problem(seed, **kind)
     expected = [len(problem.possible(b)) for b in range(len(problem.sentences))]
@@ -46,7 +47,7 @@ def number_of_ways(problem: Problem, b: int, ways: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize("largest", [3, 2**31, 10**30])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_multiplicities(seed: int, largest: int) -> None:
     problem = random_problem(seed, arcs=seed % 2 == 0, masked=seed % 3 == 0)
     rng = np.random.default_rng(seed)

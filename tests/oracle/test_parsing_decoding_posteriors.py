@@ -16,6 +16,7 @@ from inout.kernels.sparse.cpu.passes import ParsingPasses
 from inout.kernels.sparse.max_rule import max_rule
 from inout.kernels.sparse.sample import sample
 from tests.oracle.parsing_trees import Problem, Tree, as_rows, parts, random_problem
+from tests.seeds import seeds
 from tests.support import assert_close
 
 KINDS: list[dict[str, Any]] = [
@@ -26,7 +27,7 @@ KINDS: list[dict[str, Any]] = [
     {"spread": 200.0, "dead": 0.0},
 ]
 SHAPES = pytest.mark.parametrize("kind", KINDS, ids=lambda x: "-".join(x) or "plain")
-SEEDS = pytest.mark.parametrize("seed", range(12))
+SEEDS = pytest.mark.parametrize("seed", seeds(12))
 
 
 def log_sum(values: list[float]) -> float:

@@ -25,6 +25,7 @@ from tests.oracle.parsing_cases import (
     with_mask,
 )
 from tests.oracle.parsing_checks import check
+from tests.seeds import seeds
 from tests.support import assert_close
 
 SPREADS = [2.0, 100.0, 1e4]
@@ -43,20 +44,20 @@ def to_dense(case: Case) -> Case:
     return DenseCase(**{x.name: getattr(case, x.name) for x in fields(Case)})
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 @pytest.mark.parametrize("spread", SPREADS)
 def test_agrees_with_all_trees(seed: int, spread: float) -> None:
     check(to_dense(random_case(seed, spread)))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 @pytest.mark.parametrize("spread", SPREADS)
 @pytest.mark.parametrize("whole_spans", [False, True])
 def test_forbidden_symbols(seed: int, spread: float, whole_spans: bool) -> None:
     check(to_dense(with_mask(random_case(seed, spread), seed, whole_spans)))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 @pytest.mark.parametrize("shift", [-1e4, 1e4])
 def test_far_from_one(seed: int, shift: float) -> None:
     case = random_case(seed)
@@ -163,7 +164,7 @@ def scaled(kernel: Any, passes: ParsingPasses, raised: float) -> tuple[Array, Ar
     return log_z, low
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("spread", [1.0, 30.0, 60.0, 120.0, 250.0])
 def test_what_is_too_small_is_so_in_both(seed: int, spread: float) -> None:
     passes = large_case(seed, [1, 2, 2, 3, 3, 5, 5, 8], 5, spread).passes()

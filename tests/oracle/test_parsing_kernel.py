@@ -15,6 +15,7 @@ import inout
 from inout.kernels.sparse.viterbi import best_trees
 from tests.oracle.parsing_cases import Case, Entries, Tree, possible_trees, random_case
 from tests.oracle.parsing_checks import check
+from tests.seeds import seeds
 from tests.support import assert_close
 
 Array = NDArray[Any]
@@ -48,18 +49,18 @@ def check_best(score: float, nodes: Array, found: list[Tree]) -> None:
     assert_close(same[0].log_weight, top)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_agrees_with_all_trees(seed: int) -> None:
     check_all(random_case(seed))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 @pytest.mark.parametrize("spread", [100.0, 1e4])
 def test_any_range_of_weights(seed: int, spread: float) -> None:
     check_all(random_case(seed, spread))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 @pytest.mark.parametrize("shift", [-1e4, 1e4])
 def test_far_from_one(seed: int, shift: float) -> None:
     case = random_case(seed)
@@ -101,7 +102,7 @@ def test_no_sentences() -> None:
     assert best_trees(passes).nodes == []
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_counts_are_gradients(seed: int) -> None:
     case = replace(random_case(seed, dead=0.0), binary=[(0, 0, 0), (0, 0, 0)], num_symbols=4)
     case = replace(case, binary_logs=[0.3, -0.2])
@@ -151,7 +152,7 @@ goal += top(0, 0, N) * length(N).
 """
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_agrees_with_a_forest(seed: int) -> None:
     rng = np.random.default_rng(seed)
     s, n = 6, 12

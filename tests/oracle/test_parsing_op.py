@@ -17,6 +17,7 @@ from tests.oracle.parsing_cases import (
     with_arcs,
     with_mask,
 )
+from tests.seeds import seeds
 from tests.support import assert_close
 
 SMALL = Case(
@@ -34,7 +35,7 @@ def variant(case: Case, seed: int, features: str, spread: float = 2.0) -> Case:
     return with_anchors(case, seed, "bu", spread) if "s" in features else case
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 @pytest.mark.parametrize("features", ["", "a", "m", "w", "s", "ams"])
 @pytest.mark.parametrize("beam", [0.0, 0.2])
 def test_agrees_with_the_reference(seed: int, features: str, beam: float) -> None:

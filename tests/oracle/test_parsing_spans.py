@@ -19,32 +19,33 @@ from tests.oracle.parsing_cases import (
     with_mask,
 )
 from tests.oracle.parsing_checks import check
+from tests.seeds import seeds
 from tests.support import assert_close
 
 SPREADS = [2.0, 100.0, 1e4]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 @pytest.mark.parametrize("spread", SPREADS)
 def test_arcs(seed: int, spread: float) -> None:
     check(with_arcs(random_case(seed, spread), seed, spread))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 @pytest.mark.parametrize("spread", SPREADS)
 @pytest.mark.parametrize("whole_spans", [False, True])
 def test_forbidden_symbols(seed: int, spread: float, whole_spans: bool) -> None:
     check(with_mask(random_case(seed, spread), seed, whole_spans))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 @pytest.mark.parametrize("spread", SPREADS)
 @pytest.mark.parametrize("kinds", ["b", "u", "bu"])
 def test_weights_of_spans(seed: int, spread: float, kinds: str) -> None:
     check(with_anchors(random_case(seed, spread), seed, kinds, spread))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 @pytest.mark.parametrize("spread", SPREADS)
 def test_all_at_once(seed: int, spread: float) -> None:
     case = with_arcs(random_case(seed, spread), seed, spread)
@@ -52,7 +53,7 @@ def test_all_at_once(seed: int, spread: float) -> None:
 
 
 @pytest.mark.parametrize("shift", [-1e4, 1e4])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_arcs_and_weights_of_spans_far_from_one(seed: int, shift: float) -> None:
     case = with_anchors(with_arcs(random_case(seed), seed), seed, "b")
     arcs = {c: [(a, x + shift) for a, x in entries] for c, entries in case.arcs.items()}
@@ -131,7 +132,7 @@ def pruned(case: Case, beam: float) -> Case:
     return case
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", seeds(16))
 @pytest.mark.parametrize("spread", SPREADS)
 @pytest.mark.parametrize("beam", [0.3, 1e-3, 1e-200])
 def test_beam(seed: int, spread: float, beam: float) -> None:
@@ -152,7 +153,7 @@ def test_beams_that_matter() -> None:
     assert 5 < lost < 38
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("beam", [0.0, 0.05])
 def test_a_sentence_alone_is_as_in_the_batch(seed: int, beam: float) -> None:
     case = with_anchors(with_mask(with_arcs(random_case(seed), seed), seed), seed)

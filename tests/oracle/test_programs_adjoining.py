@@ -21,6 +21,7 @@ from tests.oracle.derivations import (
     random_words,
     some,
 )
+from tests.seeds import seeds
 from tests.support import assert_close
 
 
@@ -166,7 +167,7 @@ def random_tree_grammar(rng: np.random.Generator) -> TreeGrammar:
     return TreeGrammar(initial, auxiliary, facts)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_tree_adjoining_sums_over_all_derivations(seed: int):
     rng = np.random.default_rng(seed)
     most, sentences = 0, []

@@ -20,6 +20,7 @@ from tests.oracle.derivations import (
     expected,
     random_words,
 )
+from tests.seeds import seeds
 from tests.support import assert_close
 
 Rule = tuple[str, tuple[str, ...]]  # left side, right side
@@ -100,7 +101,7 @@ def ground(
     return programs.load("earley").ground(facts)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 @pytest.mark.parametrize("empty", [True, False])
 @pytest.mark.parametrize(("size", "least"), [(0, 0), (1, 2), (3, 4), (5, 20)])
 def test_earley_sums_over_all_trees(size: int, least: int, empty: bool, seed: int):
@@ -149,7 +150,7 @@ def binarise(rules: Sequence[Rule], logs: Sequence[float]) -> tuple[Weights, lis
     return binary, carriers
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 @pytest.mark.parametrize("size", [1, 4, 9])
 def test_earley_equals_cky_after_binarisation(size: int, seed: int):
     rng = np.random.default_rng(seed)

@@ -26,9 +26,10 @@ from tests.oracle.derivations import (
     some,
     weigh,
 )
+from tests.seeds import seeds
 from tests.support import assert_close
 
-SEEDS = range(3)
+SEEDS = seeds(3)
 # Number of words, and how many trees a random grammar must at least give them.
 SIZES = [(0, 0), (1, 1), (2, 2), (3, 3), (5, 20)]
 
@@ -191,7 +192,7 @@ def lattice_trees(facts: dict) -> Iterator[Derivation]:
                 yield (("initial", begin), *path, *tree)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_lattice_parsing_sums_over_all_trees_of_all_paths(seed: int):
     arcs = [(w, p, q) for w in (*WORDS, "zzz") for q in range(5) for p in range(q)]
 
@@ -319,7 +320,7 @@ def test_shift_reduce_equals_cnf_inside(beam: dict | None, size: int, least: int
 
 
 @pytest.mark.parametrize("width", [1, 2, 5, 20])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_a_beam_keeps_what_beam_search_keeps(seed: int, width: int):
     least = {1: 1, 2: 1, 5: 2, 20: 10}[width]
 

@@ -22,6 +22,7 @@ from tests.oracle.derivations import (
     some,
     weigh,
 )
+from tests.seeds import seeds
 from tests.support import assert_close
 
 LAYERS = ("S", "A", "B", "C")  # rules lead only to later symbols: a finite language
@@ -67,7 +68,7 @@ def random_finite_grammar(rng: np.random.Generator) -> Weights:
     return random_weights(rng, rows, dead=0.1)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_prefix_probability_sums_over_all_sentences_that_begin_so(seed: int):
     rng = np.random.default_rng(seed)
     language: list[tuple[tuple[str, ...], Derivation]] = []

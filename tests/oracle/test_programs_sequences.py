@@ -21,9 +21,10 @@ from tests.oracle.derivations import (
     random_words,
     some,
 )
+from tests.seeds import seeds
 from tests.support import assert_close
 
-SEEDS = range(4)
+SEEDS = seeds(4)
 TAGS = ("A", "B", "C")
 Draw = tuple[dict, Iterator[Derivation]]
 

@@ -17,8 +17,9 @@ from tests.oracle.derivations import (
     random_words,
     some,
 )
+from tests.seeds import seeds
 
-SEEDS = range(3)
+SEEDS = seeds(3)
 Draw = tuple[dict, Iterator[Derivation]]
 
 

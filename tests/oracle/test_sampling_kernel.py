@@ -16,9 +16,10 @@ from inout.kernels.forest.cpu import sample as compiled
 from inout.kernels.forest.sample import alias_tables, sample
 from tests.oracle.enumeration import EnumeratedForest
 from tests.oracle.random_forests import RandomForest, forest_from_lists, random_forest
+from tests.seeds import seeds
 from tests.support import assert_close
 
-SEEDS = range(25)
+SEEDS = seeds(25)
 SMALLEST_P = 1e-4
 
 
@@ -141,7 +142,7 @@ def test_samples_follow_the_exact_distribution(seed: int) -> None:
     assert pooled_p_value([counts[t] for t in exact], list(exact.values())) > SMALLEST_P
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 @pytest.mark.parametrize("lag", [1, 2, 64])
 def test_samples_of_one_seed_are_independent(seed: int, lag: int) -> None:
     # One item with seven edges, so that a sample is one draw: the streams' first numbers.
@@ -162,7 +163,7 @@ def test_samples_of_one_seed_are_independent(seed: int, lag: int) -> None:
     assert chi2.sf(single_statistic, 6) > SMALLEST_P
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_draws_within_one_sample_are_independent(seed: int) -> None:
     # Three times the same item below one edge: 4^3 equally likely trees.
     forest = forest_from_lists(1, [[(0,)] * 4, [(1, 1, 1)]], [0.0] * 3)

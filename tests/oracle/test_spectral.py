@@ -26,6 +26,7 @@ from tests.oracle.spectral_cases import (
     random_grammar,
     spans,
 )
+from tests.seeds import seeds
 from tests.support import assert_close
 
 TREES = all_trees()
@@ -64,7 +65,7 @@ def test_enumeration():
         assert_close(probabilities[i], probability_by_values(grammar, TREES[i]))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_theorem_1(seed):
     random = np.random.default_rng(seed)
     grammar, probabilities = truth(seed)
@@ -77,7 +78,7 @@ def test_theorem_1(seed):
 
 
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_theorem_2(seed, options):
     """Exact moments give the true probabilities and marginals, and the true numbers of values."""
     _, probabilities = truth(seed)
@@ -95,7 +96,7 @@ def test_theorem_2(seed, options):
             assert value == pytest.approx(expected[tuple(words), item], abs=1e-8)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_each_node_weighs_the_same(seed):
     """One node drawn from each tree, as in section 7.1, is not what theorem 2 needs.
 
@@ -142,7 +143,7 @@ def test_one_value_is_the_treebank_grammar():
 FEW = Features({"rule": rule, "left": left_rule}, {"parent": parent_rule, "sibling": sibling_rule})
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_figure_7(seed):
     """On moments that no grammar has, the model is that of the figure."""
     random = np.random.default_rng(seed)

@@ -1,0 +1,42 @@
+"""How much of a grid of tests runs: some of it by default, all of it with --exhaustive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import pytest
+
+T = TypeVar("T")
+
+# Seeds of a grid in the default tier. Three find nearly every fault that more seeds find: see
+# tests/mutations, which checks that.
+FEW = 3
+
+# Set by tests/conftest.py before any module with tests is imported, also in workers.
+exhaustive = False
+
+
+def seeds(start: int, stop: int | None = None, *, few: int = FEW) -> range:
+    """range(start) or range(start, stop); in the default tier its first `few` numbers."""
+    whole = range(start) if stop is None else range(start, stop)
+    return whole if exhaustive else whole[:few]
+
+
+def some(values: Sequence[T], few: int = FEW) -> Sequence[T]:
+    """All `values`; in the default tier `few` of them, the first, the last and between them."""
+    if exhaustive or len(values) <= few:
+        return values
+    places = [round(k * (len(values) - 1) / max(few - 1, 1)) for k in range(few)]
+    return [values[place] for place in places]
+
+
+def number(many: int, few: int) -> int:
+    """How often something is repeated inside a test: `many` times, `few` in the default tier."""
+    return many if exhaustive else few
+
+
+def set_tier(config: pytest.Config) -> None:
+    """Remember which tier was asked for."""
+    global exhaustive
+    exhaustive = bool(config.getoption("exhaustive"))
