@@ -4,51 +4,28 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-from collections.abc import Iterator, Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from hypothesis import settings
 from jaxtyping import config as jaxtyping_config
-from jaxtyping import install_import_hook
 
 from tests import environment, seeds
 
-ROOT = Path(__file__).resolve().parents[1]
-
 environment.make_plain(os.environ)  # before torch is imported
 
+from tests import typechecking  # noqa: E402
 
-class UncheckedKernels(MetaPathFinder):
-    """Finds compiled modules ahead of the type-checking hook: what it makes does not compile."""
-
-    @classmethod
-    def find_spec(
-        cls, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        parts = fullname.split(".")
-        compiled = parts[0] == "inout" and parts[-2:-1] in (["cpu"], ["gpu"])
-        if compiled and not parts[-1].endswith(("passes", "chart")):
-            return PathFinder.find_spec(fullname, path, target)
-        return None
-
-
-# An int where a float is wanted is fine, as it is for mypy.
-TYPECHECKER = "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
+ROOT = Path(__file__).resolve().parents[1]
 
 # INOUT_TYPECHECK=0 runs the package as its users do (and gives shorter tracebacks).
 if os.environ.get("INOUT_TYPECHECK", "1") != "0":
-    install_import_hook("inout", TYPECHECKER)
-    sys.meta_path.insert(0, UncheckedKernels)
+    typechecking.check_annotations()
 
 # Kernels compile on their first call, so a deadline would fail whichever example comes first.
 settings.register_profile("local", deadline=None, print_blob=True)
 settings.register_profile("ci", parent=settings.get_profile("local"), derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -61,14 +38,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "exhaustive: slow, so it runs only with --exhaustive")
-    seeds.set_tier(config)
+    seeds.exhaustive = config.getoption("exhaustive")
+    chosen = settings.get_profile("ci" if os.environ.get("CI") else "local")
+    few = seeds.examples(chosen.max_examples)
+    settings.register_profile("tier", parent=chosen, max_examples=few)
+    settings.load_profile("tier")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not seeds.exhaustive:
-        slow = [item for item in items if item.get_closest_marker("exhaustive")]
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if item not in set(slow)]
+        slow = {item for item in items if item.get_closest_marker("exhaustive")}
+        config.hook.pytest_deselected(items=list(slow))
+        items[:] = [item for item in items if item not in slow]
 
 
 @pytest.fixture(scope="session", autouse=True)

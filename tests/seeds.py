@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-import pytest
-
 T = TypeVar("T")
 
 # Seeds of a grid in the default tier. Three find nearly every fault that more seeds find: see
@@ -31,12 +29,6 @@ def some(values: Sequence[T], few: int = FEW) -> Sequence[T]:
     return [values[place] for place in places]
 
 
-def number(many: int, few: int) -> int:
-    """How often something is repeated inside a test: `many` times, `few` in the default tier."""
-    return many if exhaustive else few
-
-
-def set_tier(config: pytest.Config) -> None:
-    """Remember which tier was asked for."""
-    global exhaustive
-    exhaustive = bool(config.getoption("exhaustive"))
+def examples(many: int) -> int:
+    """How many examples hypothesis draws: `many`, a quarter of them in the default tier."""
+    return many if exhaustive else max(many // 4, FEW)

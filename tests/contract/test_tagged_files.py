@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from inout._core.errors import ArgumentError, FileError
 from inout.io.column_features import column_features, columns_of, shape
 from inout.io.tagged import parse_tagged, read_tagged, read_tagged_stream, write_tagged
+from tests.seeds import examples
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=6)
 LABELS = NAMES.filter(lambda label: " " not in label)
@@ -22,7 +23,7 @@ SEQUENCES = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(SEQUENCES)
 def test_what_is_written_is_read_back(tmp_path_factory, sequences):
     path = tmp_path_factory.mktemp("tagged") / "data.tsv"

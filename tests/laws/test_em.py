@@ -16,8 +16,9 @@ from inout import HiddenMarkovModel, em
 from inout.learning import Additive, Dirichlet, TrainingError
 from tests.oracle.em_models import DenseGrammar
 from tests.support import assert_close
+from tests.seeds import examples
 
-EXAMPLES = settings(max_examples=10)
+EXAMPLES = settings(max_examples=examples(10))
 SEEDS = st.integers(0, 2**31)
 MODELS = st.tuples(st.sampled_from(["hmm", "pcfg"]), SEEDS)
 CORPORA = st.lists(st.lists(st.integers(0, 2), min_size=2, max_size=6), min_size=1, max_size=6)
@@ -94,7 +95,7 @@ def test_fixed_points_stay(corpus: list[list[int]], states: int):
     assert_close(result.model.log_weights.exp(), model.log_weights.exp(), atol=1e-13, rtol=1e-12)
 
 
-@settings(max_examples=4)
+@settings(max_examples=examples(4))
 @given(MODELS, CORPORA)
 def test_where_it_converged_it_stays(which: tuple[str, int], corpus: list[list[int]]):
     found = em(build(*which), corpus, max_iterations=100, tolerance=1e-9)
@@ -169,7 +170,7 @@ def test_with_nothing_hidden_one_step_counts(seed: int, corpus: list[list[int]])
         assert_close(row.exp(), counts / counts.sum() if counts.sum() else old.exp())
 
 
-@settings(max_examples=5)
+@settings(max_examples=examples(5))
 @given(MODELS, CORPORA, SEEDS)
 def test_the_best_of_all_starting_points_is_kept(
     which: tuple[str, int], corpus: list[list[int]], seed: int

@@ -13,8 +13,9 @@ from hypothesis import assume, given, settings
 
 from inout import Forest, ForestBuilder
 from tests.support import assert_close
+from tests.seeds import examples
 
-EXAMPLES = settings(max_examples=40)
+EXAMPLES = settings(max_examples=examples(40))
 
 WEIGHTS = st.one_of(
     st.floats(-3, 3),

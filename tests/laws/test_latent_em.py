@@ -18,8 +18,9 @@ from inout.latent.trees import SkeletalTrees
 from inout.learning import Additive
 from tests.oracle.latent_trees import random_trees, seeded
 from tests.support import assert_close
+from tests.seeds import examples
 
-EXAMPLES = settings(max_examples=15, deadline=None)
+EXAMPLES = settings(max_examples=examples(15), deadline=None)
 SEEDS = st.integers(0, 2**31)
 STARTS = st.sampled_from(["random", "split", "clustered", "smoothed"])
 

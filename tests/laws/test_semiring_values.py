@@ -30,10 +30,11 @@ from inout.semirings import (
     SecondOrderExpectation,
 )
 from tests.support import assert_close
+from tests.seeds import examples
 
 INF = float("inf")
 GRID = st.integers(-32, 32).map(lambda i: i / 4)
-examples = settings(max_examples=60)
+drawn = settings(max_examples=examples(60))
 
 
 def double(numbers: Any) -> Tensor:
@@ -77,7 +78,7 @@ ALGEBRAS = [
 
 
 @pytest.mark.parametrize(("algebra", "times"), ALGEBRAS)
-@examples
+@drawn
 @given(data=st.data())
 def test_product_is_exact(algebra: Algebra, times: Any, data: st.DataObject):
     numbers = st.lists(GRID, min_size=math.prod(algebra.shape), max_size=math.prod(algebra.shape))
@@ -169,7 +170,7 @@ def product_term(algebra: Any) -> Callable[[Index, list[Fraction]], Fraction]:
         (Polynomial((1, 2, 1)), power_term),
     ],
 )
-@examples
+@drawn
 @given(data=st.data())
 def test_total_over_derivations(algebra: Algebra, term: Any, data: st.DataObject):
     """The meaning of `lift`: log-weights and values of a derivation are sums over its leaves."""
@@ -211,7 +212,7 @@ def decimal_exp(log_weight: float) -> Decimal:
 FAR = st.floats(-1e4, 1e4) | st.sampled_from([1e4, -1e4, 0.0, -INF])
 
 
-@examples
+@drawn
 @given(st.lists(FAR, max_size=6), st.lists(FAR, min_size=2, max_size=2))
 @example([-INF, -INF], [-INF, -INF])
 @example([1e4, 1e4, -1e4], [-1e4, -1e4])
@@ -233,7 +234,7 @@ def test_log_and_scaled_far_from_one(weights: list[float], pair: list[float]):
 SIGNED = st.lists(st.tuples(st.sampled_from([-1, 1]), FAR), max_size=4)
 
 
-@examples
+@drawn
 @given(st.lists(SIGNED, max_size=4))
 def test_scaled_signed_products(terms: list[list[tuple[int, float]]]):
     """Σ Π of signed weights, as far as their sum does not cancel."""
@@ -334,7 +335,7 @@ def test_complex_weights():
     assert_close(scaled.ratio(far), [1 + 0j] * 8)
 
 
-@examples
+@drawn
 @given(st.data())
 def test_max_and_its_pointers(data: st.DataObject):
     numbers = data.draw(st.lists(st.sampled_from([-INF, -1.0, 0.0, 2.5]), max_size=8))
@@ -383,7 +384,7 @@ def assert_fast_count(compute: Callable[[], Tensor], exact: int) -> None:
             compute()
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(NATURAL, NATURAL)
 @example(LIMIT - 1, 0)
 @example(LIMIT - 1, 1)
@@ -395,7 +396,7 @@ def test_counts_overflow_in_plus(a: int, b: int):
     assert_fast_count(lambda: fast.plus(x, y), a + b)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.integers(1, 2**62), st.integers(-1, 1))
 @example(2**31, 1)
 @example(2**32, 0)
@@ -408,7 +409,7 @@ def test_counts_overflow_in_times(a: int, off: int):
     assert_fast_count(lambda: fast.times(y, x), a * b)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(NATURAL, max_size=6))
 @example([LIMIT - 1, LIMIT - 1, 2])  # wraps round to 0
 @example([LIMIT - 1, LIMIT - 1, 3, 5])  # to a small positive number

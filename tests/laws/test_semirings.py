@@ -33,6 +33,7 @@ from inout.semirings import (
     Semiring,
 )
 from tests.support import assert_close
+from tests.seeds import examples
 
 INF = float("inf")
 GRID = st.integers(-32, 32).map(lambda i: i / 4)
@@ -145,7 +146,7 @@ CASES = [
 ]
 
 every_semiring = pytest.mark.parametrize("case", CASES, ids=str)
-examples = settings(max_examples=25)
+drawn = settings(max_examples=examples(25))
 data = given(st.data())
 
 
@@ -159,7 +160,7 @@ def draw_batches(case: Case, data: st.DataObject, count: int) -> list[Any]:
 
 
 @every_semiring
-@examples
+@drawn
 @data
 def test_plus(case: Case, data: st.DataObject):
     x, y, z = draw_batches(case, data, 3)
@@ -171,7 +172,7 @@ def test_plus(case: Case, data: st.DataObject):
 
 
 @every_semiring
-@examples
+@drawn
 @data
 def test_times(case: Case, data: st.DataObject):
     x, y, z = draw_batches(case, data, 3)
@@ -186,7 +187,7 @@ def test_times(case: Case, data: st.DataObject):
 
 
 @every_semiring
-@examples
+@drawn
 @data
 def test_times_distributes_over_plus(case: Case, data: st.DataObject):
     x, y, z = draw_batches(case, data, 3)
@@ -196,7 +197,7 @@ def test_times_distributes_over_plus(case: Case, data: st.DataObject):
 
 
 @every_semiring
-@examples
+@drawn
 @data
 def test_sum_is_a_fold_of_plus_in_any_order(case: Case, data: st.DataObject):
     n = data.draw(st.integers(0, 6), label="n")
@@ -218,7 +219,7 @@ def test_sum_is_a_fold_of_plus_in_any_order(case: Case, data: st.DataObject):
 
 
 @every_semiring
-@examples
+@drawn
 @data
 def test_take_and_cat_move_rows(case: Case, data: st.DataObject):
     x, y = draw_batches(case, data, 2)
@@ -236,7 +237,7 @@ def test_take_and_cat_move_rows(case: Case, data: st.DataObject):
 
 
 @every_semiring
-@examples
+@drawn
 @data
 def test_operations_leave_their_arguments_alone(case: Case, data: st.DataObject):
     x, y = draw_batches(case, data, 2)
@@ -262,7 +263,7 @@ ALGEBRAS = [case.semiring for case in CASES if isinstance(case.semiring, Algebra
 
 
 @pytest.mark.parametrize("algebra", ALGEBRAS, ids=str)
-@examples
+@drawn
 @data
 def test_lift_turns_sums_into_products(algebra: Algebra, data: st.DataObject):
     def draw(*shape: int) -> torch.Tensor:

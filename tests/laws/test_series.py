@@ -12,6 +12,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from inout import ArgumentError
 from inout.series import Points, Truncated, mix, powers
 from tests.support import assert_close
+from tests.seeds import examples
 
 F64, C128 = torch.float64, torch.complex128
 ORDERS = st.lists(st.integers(0, 4), min_size=1, max_size=3).map(tuple)
@@ -33,7 +34,7 @@ def product_by_definition(x: Tensor, y: Tensor, orders: tuple[int, ...]) -> Tens
     return result
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(orders=ORDERS, dtypes=st.sampled_from([(F64, F64), (F64, C128), (C128, C128)]))
 def test_products_of_series(
     orders: tuple[int, ...], dtypes: tuple[torch.dtype, torch.dtype]
@@ -51,7 +52,7 @@ def test_products_of_series(
             assert_close(whole[:, :, i, k], torch.stack(terms).sum(0))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(orders=ORDERS)
 def test_exponentials_multiply_like_exponentials(orders: tuple[int, ...]) -> None:
     series = Truncated(orders)

@@ -32,6 +32,7 @@ from inout.deduction.syntax import (
     WrittenRule,
 )
 from tests.oracle.rules import assert_inputs_are_bound, list_terms, operations, rule_of
+from tests.seeds import examples
 
 # The checked annotations look at random elements of tuples, also where a strategy builds a rule.
 pytestmark = pytest.mark.filterwarnings("ignore:Do not use the `random` module")
@@ -508,7 +509,7 @@ beta([X|S], I+1) += rule(X, 'y', []), I = (2*K)-1, word(_, [K,I|S], K) * I <= -3
 
 @given(st.lists(st.tuples(st.integers(0, len(PROGRAM)), st.integers(0, 3), FRAGMENTS), max_size=3))
 @example([(0, len(PROGRAM), "")])
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 def test_any_text_is_a_program_or_a_program_error(edits: list[tuple[int, int, str]]) -> None:
     text = PROGRAM
     for start, removed, added in edits:

@@ -19,7 +19,7 @@ from inout.grammars import Grammar, Lattice, Terminal, library
 from inout.grammars.diagnostics import log_partition_functions
 from inout.kernels.sparse import prefix as op
 from tests.oracle import grammar_cases as cases
-from tests.seeds import seeds
+from tests.seeds import examples, seeds
 from tests.support import assert_close
 
 INF = math.inf
@@ -136,13 +136,13 @@ SENTENCES = [[], ["b"], ["a"], ["b", "b"], ["a", "b", "S", "b"], ["b", "b", "b",
 
 
 @given(cases.rows_with_trees(0.5))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_random_grammars(rows: list[cases.Row]) -> None:
     assume(check_by_automaton(cases.build(rows), SENTENCES, 400))
 
 
 @given(cases.rows_with_trees(0.5))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_random_grammars_in_log_space(rows: list[cases.Row]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         in_log_space(patch)
@@ -258,7 +258,7 @@ def log_of(x: Fraction) -> float:
         st.lists(st.none() | st.integers(-400, 0), min_size=6, max_size=6), min_size=1, max_size=5
     )
 )
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @example([[0, None, None, None, None, -400]])  # almost for ever
 @example([[None, -400, None, None, None, 0], [-400, None, None, None, None, -390]])
 def test_elimination_keeps_all_digits(powers: list[list[int | None]]) -> None:

@@ -31,6 +31,7 @@ from inout.deduction.syntax import (
     occurrences,
 )
 from tests.oracle.rules import assert_inputs_are_bound, list_terms, operations, rule_of
+from tests.seeds import examples
 
 # The checked annotations look at random elements of tuples, also where a strategy builds a rule.
 pytestmark = pytest.mark.filterwarnings("ignore:Do not use the `random` module")
@@ -194,7 +195,7 @@ SMALL_RULES = st.builds(
 
 
 @given(SMALL_RULES)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_desugared_rules_mean_the_same(written: WrittenRule) -> None:
     try:
         rule = rule_of(str(written))

@@ -1,0 +1,96 @@
+"""Run the tests of a fault in a copy of the project that has it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from tests.mutations.fault import Fault
+
+ROOT = Path(__file__).resolve().parents[2]
+# pytest's exit codes: all passed, some failed.
+PASSED, FAILED = 0, 1
+PATIENCE = 900.0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the tests said about a fault, and in how many seconds."""
+
+    fault: str
+    outcome: str  # "caught", "hangs" (caught too), "SURVIVED", "BROKEN": the tests did not run
+    by: str  # the first test that failed, or what went wrong
+    seconds: float
+
+    @property
+    def caught(self) -> bool:
+        return self.outcome in ("caught", "hangs")
+
+
+def judge(fault: Fault | None, tests: tuple[str, ...]) -> Verdict:
+    """What `tests` say with `fault` in the code; without one they must pass."""
+    start = monotonic()
+    with tempfile.TemporaryDirectory(prefix="inout-fault-") as folder:
+        root = Path(folder) / "inout"
+        copy_project(root)
+        if fault is not None:
+            fault.plant(root)
+        try:
+            outcome, by = _verdict(*_run(root, tests))
+        except subprocess.TimeoutExpired:
+            outcome, by = "hangs", f"no answer in {PATIENCE:.0f} s"
+    return Verdict(fault.name if fault else "none", outcome, by, monotonic() - start)
+
+
+def copy_project(root: Path) -> None:
+    """Copy what git knows or would add; nothing that was compiled comes along."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        source, target = ROOT / name, root / name
+        if source.is_file() and not name.startswith("benchmarks/results/"):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
+
+
+def _run(root: Path, tests: tuple[str, ...]) -> tuple[int, str]:
+    variables = os.environ | {
+        "PYTHONPATH": str(root / "src"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        # Compiled code of its own: what was compiled from other sources must not be run.
+        "NUMBA_CACHE_DIR": str(root / "cache"),
+        "CI": "true",
+    }
+    options = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line"]
+    answer = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *tests],
+        cwd=root,
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        timeout=PATIENCE,
+        check=False,
+    )
+    return answer.returncode, answer.stdout
+
+
+def _verdict(code: int, output: str) -> tuple[str, str]:
+    lines = output.splitlines()
+    if code == PASSED:
+        return "SURVIVED", lines[-1] if lines else ""
+    if code == FAILED:
+        failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
+        return "caught", failed[0].split(" - ")[0].split(" ", 1)[1] if failed else ""
+    return "BROKEN", next((line for line in reversed(lines) if line.strip()), f"exit code {code}")
