@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from inout import HiddenMarkovModel, em
 from inout.learning import Additive, Dirichlet, TrainingError
 from tests.oracle.em_models import DenseGrammar
-from tests.support import assert_close
 from tests.seeds import examples
+from tests.support import assert_close
 
 EXAMPLES = settings(max_examples=examples(10))
 SEEDS = st.integers(0, 2**31)

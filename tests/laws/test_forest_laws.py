@@ -12,8 +12,8 @@ import torch
 from hypothesis import assume, given, settings
 
 from inout import Forest, ForestBuilder
-from tests.support import assert_close
 from tests.seeds import examples
+from tests.support import assert_close
 
 EXAMPLES = settings(max_examples=examples(40))
 

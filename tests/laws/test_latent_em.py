@@ -17,8 +17,8 @@ from inout.latent.starts import latent_sizes, random_model, split, treebank_mode
 from inout.latent.trees import SkeletalTrees
 from inout.learning import Additive
 from tests.oracle.latent_trees import random_trees, seeded
-from tests.support import assert_close
 from tests.seeds import examples
+from tests.support import assert_close
 
 EXAMPLES = settings(max_examples=examples(15), deadline=None)
 SEEDS = st.integers(0, 2**31)

@@ -29,8 +29,8 @@ from inout.semirings import (
     Scaled,
     SecondOrderExpectation,
 )
-from tests.support import assert_close
 from tests.seeds import examples
+from tests.support import assert_close
 
 INF = float("inf")
 GRID = st.integers(-32, 32).map(lambda i: i / 4)

@@ -32,8 +32,8 @@ from inout.semirings import (
     SecondOrderExpectation,
     Semiring,
 )
-from tests.support import assert_close
 from tests.seeds import examples
+from tests.support import assert_close
 
 INF = float("inf")
 GRID = st.integers(-32, 32).map(lambda i: i / 4)

@@ -11,8 +11,8 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from inout import ArgumentError
 from inout.series import Points, Truncated, mix, powers
-from tests.support import assert_close
 from tests.seeds import examples
+from tests.support import assert_close
 
 F64, C128 = torch.float64, torch.complex128
 ORDERS = st.lists(st.integers(0, 4), min_size=1, max_size=3).map(tuple)
