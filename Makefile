@@ -14,7 +14,7 @@ BENCH := $(VENV)/.installed-bench
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint style types imports format setup bench clean distclean
+.PHONY: help demo test mutations lint style types imports format setup bench clean distclean
 
 help: ## show this list
 	@echo "inout: exact inference and learning in structured models"
@@ -25,7 +25,7 @@ demo: $(CORE) ## install, then parse some sentences and train a grammar
 	@mkdir -p build
 	@$(BIN)/inout demo --html build/demo.html
 
-test: $(DEV) ## install, then run all tests (ARGS="-k forest" for some)
+test: $(DEV) ## install, then run the tests (ARGS="-k forest" some, ARGS=--exhaustive all)
 	@echo "inout: running the tests; the first run also compiles the CPU kernels"
 	@$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal --durations 10 --durations-min 2 $(ARGS)
 
@@ -46,6 +46,9 @@ format: $(DEV) ## rewrite the sources in the project's format
 	@$(BIN)/ruff format .
 
 setup: $(DEV) ## install everything a developer needs
+
+mutations: $(DEV) ## plant recorded faults in copies; the tests must find each
+	@$(BIN)/python -m tests.mutations $(ARGS)
 
 bench: $(BENCH) ## run a benchmark (NAME=forest, ARGS=--quick)
 	@$(BIN)/python -m benchmarks run $(NAME) $(ARGS)
