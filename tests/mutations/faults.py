@@ -1,0 +1,7 @@
+"""The recorded faults."""
+
+from __future__ import annotations
+
+from tests.mutations.fault import Fault
+
+FAULTS: tuple[Fault, ...] = ()
