@@ -82,6 +82,23 @@ def test_ties_go_to_the_first_split_then_to_smaller_symbols():
     assert torch.equal(grammar.mode, mode)
 
 
+def test_the_order_of_ties_does_not_depend_on_k():
+    grammar = PCFG(torch.zeros(2), torch.zeros(2, 4, 4), torch.zeros(5, 2))
+    trees, scores = grammar.topk(400)
+    assert (scores == 0).all()
+    for k in (2, 7, 150):
+        assert torch.equal(grammar.topk(k)[0], trees[:k])
+    # By the top's symbol, its split and its children's symbols.
+    tops = [
+        (tree[0][4], k, tree[0][k], tree[k + 1][4])
+        for tree in trees.tolist()
+        for k in range(4)
+        if tree[0][k] >= 0 and tree[k + 1][4] >= 0
+    ]
+    assert len(tops) == 400
+    assert tops == sorted(tops)
+
+
 def test_sizes_that_are_no_multiples_of_anything():
     """Against the forest, at sizes around the multiples of 4 that the kernel pads to."""
     g = torch.Generator().manual_seed(1)

@@ -7,40 +7,33 @@ from jaxtyping import Float64, Int32, Int64
 
 from inout._core.errors import ArgumentError, ForestError
 from inout.kernels.forest.cpu import kbest as compiled
+from inout.kernels.forest.cpu.kbest import Items, ScoredForest, Trees
+from inout.kernels.math.cpu.heap import FIRST, ITEM_COLUMNS, MOST_NODES, NEXT, Nodes, new_nodes
 
 MAX_EDGES = 2**28
 
-# A search of this size is small whatever the limit; node ids are 32 bits wide.
-SMALL_SEARCH, LARGEST_SEARCH = 2**20, 2**31 - 1
+# A search of this size is small whatever the limit.
+SMALL_SEARCH = 2**20
 
 _Ints = Int64[np.ndarray, "_"]
-_Floats = Float64[np.ndarray, "_"]
-# edge_offsets, tail_offsets, tails, item_weights, best, pointer
-_Forest = tuple[_Ints, _Ints, Int32[np.ndarray, "_"], _Floats, _Floats, _Ints]
-# links, edge and weight of every node
-_Nodes = tuple[Int32[np.ndarray, "_ _"], _Ints, _Floats]
 
 
-def _find_nodes(
-    num_axioms: int, forest: _Forest, root: int, k: int, max_edges: int
-) -> tuple[_Ints, _Nodes]:
+def _find_nodes(forest: ScoredForest, root: int, k: int, max_edges: int) -> tuple[_Ints, Nodes]:
     """Nodes of the k best derivations of the root in order, 0 for the best, and all nodes."""
     if k == 1:
         # The search would have nothing to do, but would have to be compiled.
-        nodes = (
-            np.zeros((1, compiled.COLUMNS), np.int32),
-            np.zeros(1, np.int64),
-            np.zeros(1, np.float64),
-        )
-        return np.zeros(1, np.int64), nodes
+        return np.zeros(1, np.int64), new_nodes(1)
     # np.zeros and np.empty take memory from the system only where it is touched, so a small part
     # of a large forest is searched at the cost of that part.
-    num_edges = int(forest[0][root + 1])
-    state = np.zeros((root + 1, compiled.ITEM_COLUMNS), np.int32)
-    waiting = np.zeros(root + 1, np.int64)
-    items = (state, waiting, np.empty(num_edges, np.float64), np.empty(num_edges, np.int64))
-    max_nodes = min(max(max_edges, SMALL_SEARCH), LARGEST_SEARCH)
-    found, links, edges, weights = compiled.search(num_axioms, forest, root, k, max_nodes, items)
+    num_edges = int(forest.edge_offsets[root + 1])
+    items = Items(
+        np.zeros((root + 1, ITEM_COLUMNS), np.int32),
+        np.zeros(root + 1, np.int64),
+        np.empty(num_edges, np.float64),
+        np.empty(num_edges, np.int64),
+    )
+    max_nodes = min(max(max_edges, SMALL_SEARCH), int(MOST_NODES))
+    found, nodes = compiled.search(forest, root, k, max_nodes, items)
     if found == 0:
         raise ForestError(
             f"the search for the {k} best derivations of item {root} needs more than "
@@ -48,27 +41,20 @@ def _find_nodes(
         )
     root_nodes = np.zeros(found, np.int64)
     for r in range(1, found):
-        root_nodes[r] = (
-            links[root_nodes[r - 1], compiled.NEXT] if r > 1 else state[root, compiled.FIRST]
-        )
-    return root_nodes, (links, edges, weights)
+        root_nodes[r] = nodes.links[root_nodes[r - 1], NEXT] if r > 1 else items.state[root, FIRST]
+    return root_nodes, nodes
 
 
 def _write_trees(
-    num_axioms: int,
-    forest: _Forest,
-    root: int,
-    root_nodes: _Ints,
-    nodes: _Nodes,
-    max_edges: int,
+    forest: ScoredForest, root: int, root_nodes: _Ints, nodes: Nodes, max_edges: int
 ) -> tuple[_Ints, _Ints]:
     """Offsets and edges in preorder of the derivations of the root that the nodes stand for."""
-    best_sizes = np.zeros(root + 1, np.int64)
-    best_places = np.zeros(root + 1, np.int64)
-    node_sizes = np.zeros(len(nodes[1]), np.int64)
-    node_places = np.zeros(len(nodes[1]), np.int64)
-    trees = (num_axioms, forest, root, root_nodes, nodes, best_sizes, node_sizes)
-    total = compiled.measure(*trees, max_edges + 1)
+    per_item, per_node = (
+        np.zeros((2, root + 1), np.int64),
+        np.zeros((2, len(nodes.edges)), np.int64),
+    )
+    trees = Trees(per_item[0], per_node[0], per_item[1], per_node[1])
+    total = compiled.measure(forest, root, root_nodes, nodes, trees, max_edges + 1)
     if total > max_edges:
         raise ForestError(
             f"the {len(root_nodes)} best derivations of item {root} have more than {max_edges} "
@@ -76,7 +62,7 @@ def _write_trees(
         )
     offsets = np.zeros(len(root_nodes) + 1, np.int64)
     edges = np.empty(total, np.int64)
-    compiled.walk(*trees, best_places, node_places, offsets, edges)
+    compiled.walk(forest, root, root_nodes, nodes, trees, offsets, edges)
     return offsets, edges
 
 
@@ -107,7 +93,10 @@ def viterbi(
     """
     best = np.empty(len(item_weights), np.float64)
     pointer = np.empty(len(item_weights), np.int64)
-    compiled.viterbi(num_axioms, edge_offsets, tail_offsets, tails, item_weights, best, pointer)
+    forest = ScoredForest(
+        num_axioms, edge_offsets, tail_offsets, tails, item_weights, best, pointer
+    )
+    compiled.viterbi(forest)
     return best, pointer
 
 
@@ -155,9 +144,11 @@ def kbest(
     if root < num_axioms or k == 0 or best[root] == -np.inf:
         m = 0 if k == 0 or best[root] == -np.inf else 1
         return best[root : root + m].copy(), np.zeros(m + 1, np.int64), np.zeros(0, np.int64)
-    forest = (edge_offsets, tail_offsets, tails, item_weights, best, pointer)
-    root_nodes, nodes = _find_nodes(num_axioms, forest, root, k, max_edges)
-    log_weights = nodes[2][root_nodes]
+    forest = ScoredForest(
+        num_axioms, edge_offsets, tail_offsets, tails, item_weights, best, pointer
+    )
+    root_nodes, nodes = _find_nodes(forest, root, k, max_edges)
+    log_weights = nodes.weights[root_nodes]
     log_weights[0] = best[root]
-    offsets, edges = _write_trees(num_axioms, forest, root, root_nodes, nodes, max_edges)
+    offsets, edges = _write_trees(forest, root, root_nodes, nodes, max_edges)
     return log_weights, offsets, edges

@@ -1,74 +1,104 @@
 """Kernels for Viterbi and the exact lazy k-best derivations of a forest, on the CPU (numba).
 
 The k-best search is algorithm 3 of Huang & Chiang, "Better k-best parsing" (IWPT 2005), with
-explicit stacks instead of recursion. One total order on the derivations of an item holds
-everywhere, and the lists follow it exactly:
-
-1. the higher weight first;
-2. among equal weights, the smaller id of the edge at the top;
-3. among equal edges, the lexicographically smaller vector of the children's ranks (left to right),
-   where the rank of a child is its place in this same order among the derivations of its item.
-
-The order does not depend on k, so the k best are a prefix of the k+1 best. Weights are sums of
+explicit stacks instead of recursion, in the order of `math/cpu/heap.py`. Weights are sums of
 log-weights taken right to left over the tails, then the head's own weight; floating-point sums are
 monotone in each term, so the order is exact for the weights as computed.
 
-A derivation other than the best of its item is a *node*: an edge, and the tails whose child is not
-the best one. Node j' comes only from the node j that is one rank lower at the last changed tail of
-j', so that nothing is generated twice and no set of visited nodes is needed. The changed tails form
-a list from right to left that nodes share (`PREVIOUS`), so a node has the same small size at any
-arity. Node 0 stands for "the best derivation of the item", whichever item is meant.
+Nodes are made for derivations other than the best of an item: node 0 stands for "the best
+derivation of the item", whichever item is meant.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled
+from inout.kernels.math.cpu.heap import (  # fmt: skip
+    CHILD,
+    FIRST,
+    HEAP,
+    LAST,
+    NEXT,
+    NONE,
+    OPENED,
+    POSITION,
+    PREVIOUS,
+    RANK,
+    empty_nodes,
+    longer_rows,
+    meld,
+    with_room,
+    without_top,
+    write_follower,
+    write_node,
+)
 
 # The kernels write np.int64(...) around what they pass on: numba would compile each helper again
 # for a literal and again for an int32, which trebles the seconds of the first call.
 
-# Columns of the links of a node. A node that changes no tail has CHILD 0.
-PREVIOUS = 0  # node that holds the next changed tail to the left, or 0
-POSITION = 1  # the last changed tail
-CHILD = 2  # node that is the child there
-RANK = 3  # place among the derivations of the item, once known
-NEXT = 4  # node of the next rank: 0 not searched yet, NONE if there is none
-HEAP_CHILD = 5  # pairing heap of the candidates of an item
-HEAP_SIBLING = 6
-COLUMNS = 7
 
-# Columns of the state of an item.
-FIRST = 0  # node of rank 1: 0 not searched yet, NONE if there is none
-LAST = 1  # node of the highest rank known, 0 if that is the best
-HEAP = 2  # top of the pairing heap of its candidate nodes, or 0
-OPENED = 3  # whether its edges have been put in their heap
-ITEM_COLUMNS = 4
+class ScoredForest(NamedTuple):
+    """A forest as in `ForestArrays`, its weights, and what `viterbi` fills in."""
 
-NONE = -1
+    num_axioms: int
+    edge_offsets: NDArray[np.int64]
+    tail_offsets: NDArray[np.int64]
+    tails: NDArray[np.int32]
+    item_weights: NDArray[np.float64]  # [v]
+    best: NDArray[np.float64]  # [v]
+    pointer: NDArray[np.int64]  # [v]
+
+
+class Items(NamedTuple):
+    """What the search knows of items, and the heaps of their edges.
+
+    The heap of an item lies where its edges lie in the forest, so it needs no pool.
+    """
+
+    state: NDArray[np.int32]  # [v ITEM_COLUMNS]
+    waiting: NDArray[np.int64]  # [v], sizes of the heaps
+    heap_weights: NDArray[np.float64]  # [e]
+    heap_edges: NDArray[np.int64]  # [e]
+
+
+class Trees(NamedTuple):
+    """Sizes of the trees of items' best derivations and of nodes, and where they are written.
+
+    Zero where not known yet; the places are one more than where a tree begins in the output.
+    """
+
+    best_sizes: NDArray[np.int64]  # [v]
+    node_sizes: NDArray[np.int64]  # [nodes]
+    best_places: NDArray[np.int64]  # [v]
+    node_places: NDArray[np.int64]  # [nodes]
 
 
 @compiled(forceinline=True)
-def edge_weight(edge, tail_offsets, tails, best):
+def edge_weight(forest, edge):
     """Weight of the best derivation with this edge at its top, without the head's own weight."""
     weight = 0.0
-    for t in range(tail_offsets[edge + 1] - 1, tail_offsets[edge] - 1, -1):
-        weight += best[tails[t]]
+    for t in range(forest.tail_offsets[edge + 1] - 1, forest.tail_offsets[edge] - 1, -1):
+        weight += forest.best[forest.tails[t]]
     return weight
 
 
 @compiled
-def viterbi(num_axioms, edge_offsets, tail_offsets, tails, item_weights, best, pointer):
+def viterbi(forest):
     """Fill best [v] and pointer [v]; of equal edges the first wins."""
+    num_axioms, item_weights = forest.num_axioms, forest.item_weights
+    best, pointer = forest.best, forest.pointer
     for item in range(num_axioms):
         best[item] = item_weights[item]
         pointer[item] = -1
     for item in range(num_axioms, len(item_weights)):
         highest = -np.inf
         chosen = -1
-        for edge in range(edge_offsets[item], edge_offsets[item + 1]):
-            weight = edge_weight(edge, tail_offsets, tails, best)
+        for edge in range(forest.edge_offsets[item], forest.edge_offsets[item + 1]):
+            weight = edge_weight(forest, edge)
             if weight > highest:
                 highest = weight
                 chosen = edge
@@ -78,8 +108,9 @@ def viterbi(num_axioms, edge_offsets, tail_offsets, tails, item_weights, best, p
 
 
 @compiled(forceinline=True)
-def sift_down(heap_weights, heap_edges, begin, size, hole):
+def sift_down(items, begin, size, hole):
     """Move the entry at `hole` down to its place in the heap of `size` entries at `begin`."""
+    heap_weights, heap_edges = items.heap_weights, items.heap_edges
     weight = heap_weights[begin + hole]
     edge = heap_edges[begin + hole]
     child = 2 * hole + 1
@@ -103,153 +134,70 @@ def sift_down(heap_weights, heap_edges, begin, size, hole):
 
 @compiled
 def open_item(item, forest, items):
-    """Heap the best derivation of every edge of the item but the best edge, in O(edges).
-
-    The heap lies where the edges of the item lie in the forest, so it needs no pool.
-    """
-    edge_offsets, tail_offsets, tails, item_weights, best, pointer = forest
-    state, waiting, heap_weights, heap_edges = items
-    begin = edge_offsets[item]
+    """Heap the best derivation of every edge of the item but the best edge, in O(edges)."""
+    begin = forest.edge_offsets[item]
     size = np.int64(0)
-    for edge in range(begin, edge_offsets[item + 1]):
-        if edge != pointer[item]:
-            weight = edge_weight(edge, tail_offsets, tails, best) + item_weights[item]
+    for edge in range(begin, forest.edge_offsets[item + 1]):
+        if edge != forest.pointer[item]:
+            weight = edge_weight(forest, edge) + forest.item_weights[item]
             if weight > -np.inf:
-                heap_weights[begin + size] = weight
-                heap_edges[begin + size] = edge
+                items.heap_weights[begin + size] = weight
+                items.heap_edges[begin + size] = edge
                 size += 1
     for hole in range(size // 2 - 1, -1, -1):
-        sift_down(heap_weights, heap_edges, begin, size, hole)
-    waiting[item] = size
-    state[item, OPENED] = 1
-
-
-@compiled
-def precedes(a, b, nodes):
-    """Whether node a comes before node b, two different nodes of one item."""
-    links, edges, weights = nodes
-    if weights[a] != weights[b]:
-        return weights[a] > weights[b]
-    if edges[a] != edges[b]:
-        return edges[a] < edges[b]
-    # Right to left over the changed tails: the leftmost difference is the last one seen. Both
-    # nodes change a tail, for an edge leaves its own heap before any node of it is made.
-    before = False
-    while a != b:
-        place_a = links[a, POSITION] if a > 0 else -1
-        place_b = links[b, POSITION] if b > 0 else -1
-        if place_a == place_b:
-            rank_a = links[links[a, CHILD], RANK]
-            rank_b = links[links[b, CHILD], RANK]
-            if rank_a != rank_b:
-                before = rank_a < rank_b
-        else:
-            before = place_a < place_b
-        if place_a >= place_b:
-            a = links[a, PREVIOUS]
-        if place_b >= place_a:
-            b = links[b, PREVIOUS]
-    return before
-
-
-@compiled
-def meld(a, b, nodes):
-    """Top of the pairing heap made of the heaps a and b."""
-    if a == 0:
-        return b
-    if b == 0:
-        return a
-    if precedes(b, a, nodes):
-        a, b = b, a
-    links = nodes[0]
-    links[b, HEAP_SIBLING] = links[a, HEAP_CHILD]
-    links[a, HEAP_CHILD] = b
-    return a
-
-
-@compiled
-def without_top(top, nodes):
-    """Top of the pairing heap left when its top is taken off (two passes over its children)."""
-    links = nodes[0]
-    pairs = np.int64(0)
-    node = np.int64(links[top, HEAP_CHILD])
-    while node > 0:
-        other = np.int64(links[node, HEAP_SIBLING])
-        rest = np.int64(0)
-        if other > 0:
-            rest = np.int64(links[other, HEAP_SIBLING])
-            node = meld(node, other, nodes)
-        links[node, HEAP_SIBLING] = pairs
-        pairs = node
-        node = rest
-    top = np.int64(0)
-    while pairs > 0:
-        rest = np.int64(links[pairs, HEAP_SIBLING])
-        top = meld(top, pairs, nodes)
-        pairs = rest
-    return top
+        sift_down(items, begin, size, hole)
+    items.waiting[item] = size
+    items.state[item, OPENED] = 1
 
 
 @compiled
 def add_candidate(new, last, position, child, item, forest, state, nodes):
     """Whether node `new`, which is `last` with another child at `position`, is a candidate."""
-    edge_offsets, tail_offsets, tails, item_weights, best, pointer = forest
-    links, edges, weights = nodes
-    edge = edges[last] if last > 0 else pointer[item]
-    if links[last, CHILD] == 0:
-        links[new, PREVIOUS] = 0
-    else:
-        links[new, PREVIOUS] = links[last, PREVIOUS] if links[last, POSITION] == position else last
-    links[new, POSITION] = position
-    links[new, CHILD] = child
-    for column in range(RANK, COLUMNS):
-        links[new, column] = 0
-    edges[new] = edge
+    links = nodes.links
+    edge = nodes.edges[last] if last > 0 else forest.pointer[item]
+    write_follower(nodes, new, last, position, child)
     # Summed afresh in the order of Viterbi: only so are the weights monotone in every rank.
     weight = 0.0
-    begin = tail_offsets[edge]
+    begin = forest.tail_offsets[edge]
     node = new
-    for t in range(tail_offsets[edge + 1] - 1, begin - 1, -1):
+    for t in range(forest.tail_offsets[edge + 1] - 1, begin - 1, -1):
         if node > 0 and links[node, POSITION] == t - begin:
-            weight += weights[links[node, CHILD]]
-            node = links[node, PREVIOUS]
+            weight += nodes.weights[links[node, CHILD]]
+            node = np.int64(links[node, PREVIOUS])
         else:
-            weight += best[tails[t]]
-    weights[new] = weight + item_weights[item]
-    if weights[new] == -np.inf:
+            weight += forest.best[forest.tails[t]]
+    nodes.edges[new] = edge
+    nodes.weights[new] = weight + forest.item_weights[item]
+    if nodes.weights[new] == -np.inf:
         return False
-    state[item, HEAP] = meld(np.int64(state[item, HEAP]), new, nodes)
+    state[item, HEAP] = meld(nodes, np.int64(state[item, HEAP]), new)
     return True
 
 
 @compiled
-def take_next(new, item, edge_offsets, items, nodes):
+def take_next(new, item, begin, items, nodes):
     """Whether node `new` was used to make the best candidate of the item its next derivation."""
     state, waiting, heap_weights, heap_edges = items
-    links, edges, weights = nodes
-    begin = edge_offsets[item]
-    last = state[item, LAST]
+    links = nodes.links
+    last = np.int64(state[item, LAST])
     top = np.int64(state[item, HEAP])
-    node = np.int64(NONE)
+    node = NONE
     if waiting[item] > 0 and (
         top == 0
-        or heap_weights[begin] > weights[top]
-        or (heap_weights[begin] == weights[top] and heap_edges[begin] < edges[top])
+        or heap_weights[begin] > nodes.weights[top]
+        or (heap_weights[begin] == nodes.weights[top] and heap_edges[begin] < nodes.edges[top])
     ):
         node = new
-        weights[node] = heap_weights[begin]
-        edges[node] = heap_edges[begin]
-        for column in range(COLUMNS):
-            links[node, column] = 0
+        write_node(nodes, node, heap_edges[begin], heap_weights[begin])
         size = waiting[item] - 1
         waiting[item] = size
         heap_weights[begin] = heap_weights[begin + size]
         heap_edges[begin] = heap_edges[begin + size]
         if size > 1:
-            sift_down(heap_weights, heap_edges, begin, size, np.int64(0))
+            sift_down(items, begin, size, np.int64(0))
     elif top > 0:
         node = top
-        state[item, HEAP] = without_top(top, nodes)
+        state[item, HEAP] = without_top(nodes, top)
     if last > 0:
         links[last, NEXT] = node
     else:
@@ -261,35 +209,13 @@ def take_next(new, item, edge_offsets, items, nodes):
 
 
 @compiled
-def grown(array, size):
-    """Copy of the rows with room for `size` of them."""
-    result = np.empty((size, array.shape[1]), array.dtype)
-    for i in range(array.shape[0]):
-        for j in range(array.shape[1]):
-            result[i, j] = array[i, j]
-    return result
-
-
-@compiled
-def grown_vector(array, size):
-    """Copy of the vector with room for `size` entries."""
-    result = np.empty(size, array.dtype)
-    for i in range(len(array)):
-        result[i] = array[i]
-    return result
-
-
-@compiled
-def search(num_axioms, forest, root, k, max_nodes, items):
+def search(forest, root, k, max_nodes, items):
     """Number of derivations found, k at most, and the nodes; 0 if there are too many nodes.
 
     The nodes of the derivations after the best are a list from `state[root, FIRST]` by NEXT.
     """
-    edge_offsets, tail_offsets, tails, item_weights, best, pointer = forest
-    state = items[0]
-    links = np.zeros((1024, COLUMNS), np.int32)
-    edges = np.zeros(1024, np.int64)
-    weights = np.zeros(1024, np.float64)
+    tail_offsets, tails, state = forest.tail_offsets, forest.tails, items.state
+    nodes = empty_nodes(1024)
     used = np.int64(1)
     # A frame is an item whose next derivation is wanted, and the tail to raise next for it. Tails
     # come before heads, so no item is in two frames and the depth is at most that of the forest.
@@ -298,34 +224,30 @@ def search(num_axioms, forest, root, k, max_nodes, items):
     while found < k:
         depth = 1
         stack[0, 0] = root
-        stack[0, 1] = links[state[root, LAST], POSITION]
+        stack[0, 1] = nodes.links[state[root, LAST], POSITION]
         while depth > 0:
             item = stack[depth - 1, 0]
             position = stack[depth - 1, 1]
             if state[item, OPENED] == 0:
                 open_item(item, forest, items)
-            last = state[item, LAST]
-            edge = edges[last] if last > 0 else pointer[item]
+            last = np.int64(state[item, LAST])
+            edge = nodes.edges[last] if last > 0 else forest.pointer[item]
             begin = tail_offsets[edge]
             arity = tail_offsets[edge + 1] - begin
-            if used + arity + 1 > len(edges):
-                if used + arity + 1 > max_nodes:
-                    return 0, links, edges, weights
-                size = min(2 * (used + arity + 1), max_nodes)
-                links = grown(links, size)
-                edges = grown_vector(edges, size)
-                weights = grown_vector(weights, size)
-            nodes = (links, edges, weights)
+            if used + arity + 1 > max_nodes:
+                return 0, nodes
+            nodes = with_room(nodes, used, arity + 1, max_nodes)
+            links = nodes.links
             wanted = NONE
             while position < arity:
                 tail = tails[begin + position]
-                if tail >= num_axioms:
+                if tail >= forest.num_axioms:
                     if links[last, CHILD] > 0 and links[last, POSITION] == position:
-                        follower = links[links[last, CHILD], NEXT]
+                        follower = np.int64(links[links[last, CHILD], NEXT])
                     else:
-                        follower = state[tail, FIRST]
+                        follower = np.int64(state[tail, FIRST])
                     if follower == 0:
-                        wanted = tail
+                        wanted = np.int64(tail)
                         break
                     if follower > 0 and add_candidate(
                         used, last, position, follower, item, forest, state, nodes
@@ -333,58 +255,73 @@ def search(num_axioms, forest, root, k, max_nodes, items):
                         used += 1
                 position += 1
             if wanted == NONE:
-                if take_next(used, item, edge_offsets, items, nodes):
+                if take_next(used, item, forest.edge_offsets[item], items, nodes):
                     used += 1
                 depth -= 1
             else:
                 stack[depth - 1, 1] = position
                 if depth == len(stack):
-                    stack = grown(stack, 2 * depth)
+                    stack = longer_rows(stack, 2 * depth)
                 stack[depth, 0] = wanted
                 stack[depth, 1] = links[state[wanted, LAST], POSITION]
                 depth += 1
-        last = state[root, LAST]
-        if (links[last, NEXT] if last > 0 else state[root, FIRST]) == NONE:
+        last = np.int64(state[root, LAST])
+        if (nodes.links[last, NEXT] if last > 0 else state[root, FIRST]) == NONE:
             break
         found += 1
-    return found, links, edges, weights
+    return found, nodes
 
 
 @compiled
-def measure(num_axioms, forest, root, root_nodes, nodes, best_sizes, node_sizes, limit):
+def push_parts(forest, item, node, nodes, stack, depth):
+    """Pushes the derived tails of a derivation, rightmost first: (the stack, its depth).
+
+    A row is an item and the node of its derivation. `stack` may have been made longer.
+    """
+    links = nodes.links
+    edge = nodes.edges[node] if node > 0 else forest.pointer[item]
+    begin = forest.tail_offsets[edge]
+    arity = forest.tail_offsets[edge + 1] - begin
+    if depth + arity > len(stack):
+        stack = longer_rows(stack, 2 * (depth + arity))
+    changed = node if links[node, CHILD] > 0 else np.int64(0)
+    for position in range(arity - 1, -1, -1):
+        child = np.int64(0)
+        if changed > 0 and links[changed, POSITION] == position:
+            child = np.int64(links[changed, CHILD])
+            changed = np.int64(links[changed, PREVIOUS])
+        if forest.tails[begin + position] >= forest.num_axioms:
+            stack[depth, 0] = forest.tails[begin + position]
+            stack[depth, 1] = child
+            depth += 1
+    return stack, depth
+
+
+@compiled
+def measure(forest, root, root_nodes, nodes, trees, limit):
     """Edges in all derivations of the root together, cut at limit; sizes of all their subtrees."""
-    edge_offsets, tail_offsets, tails, item_weights, best, pointer = forest
-    links, edges, weights = nodes
+    best_sizes, node_sizes = trees.best_sizes, trees.node_sizes
     stack = np.zeros((64, 2), np.int64)
     total = 0
     for root_node in root_nodes:
         stack[0, 0] = root
         stack[0, 1] = root_node
-        depth = 1
+        depth = np.int64(1)
         while depth > 0:
             item = stack[depth - 1, 0]
             node = stack[depth - 1, 1]
-            edge = edges[node] if node > 0 else pointer[item]
-            begin = tail_offsets[edge]
-            arity = tail_offsets[edge + 1] - begin
-            if depth + arity > len(stack):
-                stack = grown(stack, 2 * (depth + arity))
+            stack, end = push_parts(forest, item, node, nodes, stack, depth)
+            # Of the parts just pushed only those whose size is not known stay.
             size = 1
             top = depth
-            changed = node if links[node, CHILD] > 0 else 0
-            for position in range(arity - 1, -1, -1):
-                tail = tails[begin + position]
-                child = 0
-                if changed > 0 and links[changed, POSITION] == position:
-                    child = links[changed, CHILD]
-                    changed = links[changed, PREVIOUS]
-                if tail >= num_axioms:
-                    part = node_sizes[child] if child > 0 else best_sizes[tail]
-                    size = min(size + part, limit)
-                    if part == 0:
-                        stack[top, 0] = tail
-                        stack[top, 1] = child
-                        top += 1
+            for place in range(depth, end):
+                tail, child = stack[place, 0], stack[place, 1]
+                part = node_sizes[child] if child > 0 else best_sizes[tail]
+                size = min(size + part, limit)
+                if part == 0:
+                    stack[top, 0] = tail
+                    stack[top, 1] = child
+                    top += 1
             if top > depth:
                 depth = top
                 continue
@@ -400,31 +337,15 @@ def measure(num_axioms, forest, root, root_nodes, nodes, best_sizes, node_sizes,
 
 
 @compiled
-def walk(
-    num_axioms,
-    forest,
-    root,
-    root_nodes,
-    nodes,
-    best_sizes,
-    node_sizes,
-    best_places,
-    node_places,
-    offsets,
-    output,
-):
-    """Write the edges of all derivations in preorder; a subtree met again is copied.
-
-    The places say where a subtree begins in the output, plus one; they start as zeros.
-    """
-    edge_offsets, tail_offsets, tails, item_weights, best, pointer = forest
-    links, edges, weights = nodes
+def walk(forest, root, root_nodes, nodes, trees, offsets, output):
+    """Write the edges of all derivations in preorder; a subtree met again is copied."""
+    best_sizes, node_sizes, best_places, node_places = trees
     stack = np.zeros((64, 2), np.int64)
     place = 0
     for r in range(len(root_nodes)):
         stack[0, 0] = root
         stack[0, 1] = root_nodes[r]
-        depth = 1
+        depth = np.int64(1)
         while depth > 0:
             depth -= 1
             item = stack[depth, 0]
@@ -438,24 +359,10 @@ def walk(
                 continue
             if node > 0:
                 node_places[node] = place + 1
-                edge = edges[node]
+                output[place] = nodes.edges[node]
             else:
                 best_places[item] = place + 1
-                edge = pointer[item]
-            output[place] = edge
+                output[place] = forest.pointer[item]
             place += 1
-            begin = tail_offsets[edge]
-            arity = tail_offsets[edge + 1] - begin
-            if depth + arity > len(stack):
-                stack = grown(stack, 2 * (depth + arity))
-            changed = node if links[node, CHILD] > 0 else 0
-            for position in range(arity - 1, -1, -1):
-                child = 0
-                if changed > 0 and links[changed, POSITION] == position:
-                    child = links[changed, CHILD]
-                    changed = links[changed, PREVIOUS]
-                if tails[begin + position] >= num_axioms:
-                    stack[depth, 0] = tails[begin + position]
-                    stack[depth, 1] = child
-                    depth += 1
+            stack, depth = push_parts(forest, item, node, nodes, stack, depth)
         offsets[r + 1] = place

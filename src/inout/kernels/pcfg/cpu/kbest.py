@@ -1,24 +1,52 @@
 """The k best trees of weighted grammars, lazily from the best scores of `decode.py`.
 
-Potentials and trees as there.
+Potentials and trees as there. Trees come in the order of `math/cpu/heap.py`; the number of an edge
+is (k * s + B) * s + C, for the split k and the symbols of the children.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled
-from inout.kernels.pcfg.cpu.decode import NONE, best_edge, best_scores, join, room_for
+from inout.kernels.math.cpu.heap import (  # fmt: skip
+    CHILD,
+    FIRST,
+    HEAP,
+    ITEM_COLUMNS,
+    LAST,
+    MOST_NODES,
+    NEXT,
+    NONE,
+    OPENED,
+    POSITION,
+    child_at,
+    empty_nodes,
+    keep_best,
+    meld,
+    take_next,
+    with_room,
+    write_follower,
+    write_node,
+)
+from inout.kernels.pcfg.cpu.decode import best_edge, best_scores, join, room_for
 from inout.kernels.pcfg.cpu.logspace import symbols_of
 
-# Columns of a node, one derivation of a symbol over a span: the split and the children's symbols;
-# the children's nodes, 0 for a word or a child's best; the symbol's next derivation, 0 while not
-# known; links of the heap of candidates.
-SPLIT, LEFT, RIGHT, LEFT_NODE, RIGHT_NODE, NEXT, HEAP_CHILD, HEAP_SIBLING = range(8)
-# Columns of a symbol over a span: its best and its last known derivation, its heap of candidates,
-# and whether all its edges have been looked at.
-FIRST, LAST, HEAP, OPENED = range(4)
-COLUMNS = 8
+# Typed: for plain numbers as arguments numba would compile versions of their own.
+LEFT, RIGHT = np.int64(0), np.int64(1)
+ZERO = np.int64(0)
+
+
+class Chart(NamedTuple):
+    """Potentials of one element, and its best scores as `best_scores` gives them."""
+
+    rules: NDArray[np.float64]
+    words: NDArray[np.float64]
+    starts: NDArray[np.float64]
+    ends: NDArray[np.float64]
 
 
 @compiled
@@ -29,87 +57,22 @@ def push(stack, depth, i, j, a, more):
 
 
 @compiled
-def write_node(tables, place, k, p, q, score):
-    """Writes a best derivation of an edge, which is in no list and no heap yet."""
-    _, nodes, scores = tables
-    nodes[place, SPLIT], nodes[place, LEFT], nodes[place, RIGHT] = k, p, q
-    for column in range(LEFT_NODE, COLUMNS):
-        nodes[place, column] = 0
-    scores[place] = score
+def parts_of(edge, s):
+    """(k, B, C) of an edge."""
+    return edge // (s * s), edge // s % s, edge % s
 
 
 @compiled
-def edge_of(nodes, node):
-    """(k, B, C) of a derivation."""
-    edge = nodes[node, SPLIT], nodes[node, LEFT], nodes[node, RIGHT]
-    return np.int64(edge[0]), np.int64(edge[1]), np.int64(edge[2])
-
-
-@compiled
-def meld(nodes, scores, x, y):
-    """The top of the pairing heap made of the heaps with tops x and y; 0 is the empty heap."""
-    if x == 0 or y == 0:
-        return x + y
-    if scores[y] > scores[x]:
-        x, y = y, x
-    nodes[y, HEAP_SIBLING] = nodes[x, HEAP_CHILD]
-    nodes[x, HEAP_CHILD] = y
-    return x
-
-
-@compiled
-def without_top(nodes, scores, top):
-    """The top of the pairing heap when its top is taken off: its children by pairs, then all."""
-    pairs, node = np.int64(0), np.int64(nodes[top, HEAP_CHILD])
-    while node > 0:
-        other, rest = np.int64(nodes[node, HEAP_SIBLING]), np.int64(0)
-        if other > 0:
-            rest = np.int64(nodes[other, HEAP_SIBLING])
-        node = meld(nodes, scores, node, other)
-        nodes[node, HEAP_SIBLING] = pairs
-        pairs, node = node, rest
-    while pairs > 0:
-        rest = np.int64(nodes[pairs, HEAP_SIBLING])
-        node = meld(nodes, scores, node, pairs)
-        pairs = rest
-    return node
-
-
-@compiled
-def keep_best(kept, edges, count, score, edge):
-    """Puts an edge among the best ones, a heap with the worst on top: how many there are now."""
-    limit = kept.shape[0]
-    if count < limit:
-        hole = count
-        while hole > 0 and kept[(hole - 1) // 2] > score:
-            kept[hole], edges[hole] = kept[(hole - 1) // 2], edges[(hole - 1) // 2]
-            hole = (hole - 1) // 2
-        count += 1
-    else:
-        hole = 0
-        while 2 * hole + 1 < limit:
-            below = 2 * hole + 1
-            if below + 1 < limit and kept[below + 1] < kept[below]:
-                below += 1
-            if kept[below] >= score:
-                break
-            kept[hole], edges[hole] = kept[below], edges[below]
-            hole = below
-    kept[hole], edges[hole] = score, edge
-    return count
-
-
-@compiled
-def open_item(chart, tables, used, i, j, a, kept, edges):
+def open_item(chart, items, nodes, used, i, j, a, kept, edges):
     """Makes candidates of the best edges of symbol a over i..j: how many nodes there are then.
 
     Of all but its very best edge, as many as there is room for in `kept`.
     """
     rules, words, starts, ends = chart
-    items, nodes, scores = tables
     nt, s = rules.shape[0], rules.shape[1]
-    best = edge_of(nodes, np.int64(items[i, j, a, FIRST]))
-    count = np.int64(0)
+    item = items[i, j, a]
+    best = nodes.edges[item[FIRST]]
+    count, limit = np.int64(0), kept.shape[0]
     for k in range(i, j):
         b_lo, b_hi = symbols_of(k - i + 1, nt, s)
         c_lo, c_hi = symbols_of(j - k, nt, s)
@@ -120,134 +83,110 @@ def open_item(chart, tables, used, i, j, a, kept, edges):
             for q in range(c_lo, c_hi):
                 right = words[j, q - nt] if k + 1 == j else ends[j, k + 1, q]
                 score = join(rules[a, p, q], left, right, i, k, j)
-                least = kept[0] if count == kept.shape[0] else -np.inf
-                if score > least and (k, p, q) != best:
-                    count = keep_best(kept, edges, count, score, (k * s + p) * s + q)
+                least = kept[0] if count == limit else -np.inf
+                edge = (k * s + p) * s + q
+                if score > least and edge != best:
+                    count = keep_best(kept, edges, count, limit, score, edge)
     top = np.int64(0)
     for place in range(count):
-        k, p, q = edges[place] // (s * s), edges[place] // s % s, edges[place] % s
-        write_node(tables, used, k, p, q, kept[place])
-        top = meld(nodes, scores, top, used)
+        write_node(nodes, used, edges[place], kept[place])
+        top = meld(nodes, top, used)
         used += 1
-    items[i, j, a, HEAP], items[i, j, a, OPENED] = top, 1
+    item[HEAP], item[OPENED] = top, 1
     return used
 
 
 @compiled
-def add_candidate(chart, tables, place, i, j, a, last, left, right):
-    """Writes derivation `last` of a over i..j with other nodes for its children; into the heap."""
+def add_candidate(chart, item, nodes, place, i, j, a, position, child):
+    """Puts the item's last derivation, with another child at a position, into its heap."""
     rules, words, starts, ends = chart
-    items, nodes, scores = tables
-    nt = rules.shape[0]
-    k, p, q = edge_of(nodes, last)
-    left_score, right_score = scores[left], scores[right]
+    nt, s = rules.shape[0], rules.shape[1]
+    last = np.int64(item[LAST])
+    k, p, q = parts_of(nodes.edges[last], s)
+    nodes.edges[place] = nodes.edges[last]
+    write_follower(nodes, place, last, position, child)
+    left, right = child_at(nodes, place, LEFT), child_at(nodes, place, RIGHT)
+    left_score, right_score = nodes.weights[left], nodes.weights[right]
     if left == 0:
         left_score = words[i, p - nt] if k == i else starts[i, p, k]
     if right == 0:
         right_score = words[j, q - nt] if k + 1 == j else ends[j, k + 1, q]
-    score = join(rules[a, p, q], left_score, right_score, i, k, j)
-    write_node(tables, place, k, p, q, score)
-    nodes[place, LEFT_NODE], nodes[place, RIGHT_NODE] = left, right
-    items[i, j, a, HEAP] = meld(nodes, scores, np.int64(items[i, j, a, HEAP]), place)
+    nodes.weights[place] = join(rules[a, p, q], left_score, right_score, i, k, j)
+    item[HEAP] = meld(nodes, np.int64(item[HEAP]), place)
 
 
 @compiled
-def with_room(tables, used, more):
-    """The tables, copied to longer ones where there is no room for so many more nodes."""
-    items, nodes, scores = tables
-    if used + more <= nodes.shape[0]:
-        return tables
-    longer = np.empty((2 * (used + more), nodes.shape[1]), nodes.dtype)
-    longer_scores = np.empty(2 * (used + more))
-    for place in range(used):
-        longer_scores[place] = scores[place]
-        for column in range(nodes.shape[1]):
-            longer[place, column] = nodes[place, column]
-    return items, longer, longer_scores
-
-
-@compiled
-def find_next(chart, tables, used, stack, kept, edges):
+def find_next(chart, items, nodes, used, stack, kept, edges):
     """Finds the derivation after the last known one of the symbol and span in stack[0].
 
-    (The tables, how many nodes there are.) Candidates that follow the last one, with ranks (x, y)
-    of its children, are (x, y + 1), and (x + 1, 0) if y = 0: none is met twice. A child's next
-    derivation is found first, where it is not known: then the child's last one is part of the
-    tree written last, so that its own children have nodes.
+    (The nodes, how many there are.) A candidate that follows has the next derivation of one child,
+    at the last changed position or right of it. A child's next derivation is found first, where it
+    is not known: then the child's last one is part of the tree written last, so that its own
+    children have nodes.
     """
-    start, depth = np.int64(0), np.int64(1)
-    stack[0, 3] = start
+    s = chart.rules.shape[1]
+    depth = np.int64(1)
+    stack[0, 3] = 0
     while depth > 0:
-        tables = with_room(tables, used, kept.shape[0] + 2)
-        items, nodes, scores = tables
+        nodes = with_room(nodes, used, kept.shape[0] + 2, MOST_NODES)
         i, j, a, step = stack[depth - 1]
-        if items[i, j, a, OPENED] == 0:
-            used = open_item(chart, tables, used, i, j, a, kept, edges)
-        last = np.int64(items[i, j, a, LAST])
-        k, p, q = edge_of(nodes, last)
-        left, right = np.int64(nodes[last, LEFT_NODE]), np.int64(nodes[last, RIGHT_NODE])
+        item = items[i, j, a]
+        if item[OPENED] == 0:
+            used = open_item(chart, items, nodes, used, i, j, a, kept, edges)
+        last = np.int64(item[LAST])
+        k, p, q = parts_of(nodes.edges[last], s)
+        changed_right = nodes.links[last, CHILD] > 0 and nodes.links[last, POSITION] == RIGHT
         while step < 2:
-            follower = np.int64(NONE)
-            if step == 0 and k + 1 < j:
-                follower = np.int64(nodes[right, NEXT])
-            elif step == 1 and i < k and (k + 1 == j or right == items[k + 1, j, q, FIRST]):
-                follower = np.int64(nodes[left, NEXT])
+            # The right child at step 0, the left one at step 1; words have no other derivation.
+            position = 1 - step
+            child, follower = child_at(nodes, last, position), NONE
+            if position == RIGHT and k + 1 < j:
+                follower = np.int64(nodes.links[child or items[k + 1, j, q, FIRST], NEXT])
+            elif position == LEFT and i < k and not changed_right:
+                follower = np.int64(nodes.links[child or items[i, k, p, FIRST], NEXT])
             if follower == 0:
                 break
-            if follower > 0 and step == 0:
-                add_candidate(chart, tables, used, i, j, a, last, left, follower)
-                used += 1
-            elif follower > 0:
-                add_candidate(chart, tables, used, i, j, a, last, follower, right)
+            if follower > 0:
+                add_candidate(chart, item, nodes, used, i, j, a, position, follower)
                 used += 1
             step += 1
         stack[depth - 1, 3] = step
-        if step < 2:
-            if step == 0:
-                depth = push(stack, depth, k + 1, j, q, start)
-            else:
-                depth = push(stack, depth, i, k, p, start)
+        if step == 0:
+            depth = push(stack, depth, k + 1, j, q, ZERO)
+        elif step == 1:
+            depth = push(stack, depth, i, k, p, ZERO)
         else:
-            top = np.int64(items[i, j, a, HEAP])
-            nodes[last, NEXT] = top if top > 0 else NONE
-            if top > 0:
-                items[i, j, a, HEAP] = without_top(nodes, scores, top)
-                items[i, j, a, LAST] = top
+            take_next(item, nodes)
             depth -= 1
-    return tables, used
+    return nodes, used
 
 
 @compiled
-def write_tree(chart, tables, used, stack, event):
+def write_tree(chart, items, nodes, used, stack, event):
     """Writes the derivation in stack[0] into event [n n]: how many nodes there are then.
 
-    A row of the stack is a span, its symbol and where its node is noted, as a place in `nodes`;
-    where none is, the best derivation gets one.
+    A row of the stack is a span, its symbol and its node, 0 for the best, which gets one here.
     """
-    items, nodes, scores = tables
+    s = chart.rules.shape[1]
     event[:] = -1
     depth = np.int64(1)
     while depth > 0:
         depth -= 1
-        i, j, a, link = stack[depth]
+        i, j, a, node = stack[depth]
         event[i, j] = a
         if i == j:
             continue
-        parent, column = link // COLUMNS, link % COLUMNS
-        place = np.int64(nodes[parent, column])
-        if place == 0:
-            place = np.int64(items[i, j, a, FIRST])
-        if place == 0:
+        item = items[i, j, a]
+        if node == 0 and item[FIRST] == 0:
             k, p, q = best_edge(chart, i, j, a)
-            place = used
+            write_node(nodes, used, (k * s + p) * s + q, chart.starts[i, a, j])
+            item[FIRST], item[LAST] = used, used
             used += 1
-            write_node(tables, place, k, p, q, chart[2][i, a, j])
-            items[i, j, a, FIRST] = place
-            items[i, j, a, LAST] = place
-        nodes[parent, column] = place
-        k, p, q = edge_of(nodes, place)
-        depth = push(stack, depth, k + 1, j, q, place * COLUMNS + RIGHT_NODE)
-        depth = push(stack, depth, i, k, p, place * COLUMNS + LEFT_NODE)
+        if node == 0:
+            node = np.int64(item[FIRST])
+        k, p, q = parts_of(nodes.edges[node], s)
+        depth = push(stack, depth, k + 1, j, q, child_at(nodes, node, RIGHT))
+        depth = push(stack, depth, i, k, p, child_at(nodes, node, LEFT))
     return used
 
 
@@ -261,7 +200,7 @@ def kbest(root, rules, words, lengths, lo, hi, limit, events, scores):
     """
     nt, n = rules.shape[1], words.shape[1]
     scratch = room_for(nt, n, words.shape[2])
-    items = np.empty((n, n, nt, 4), np.int32)
+    items = np.empty((n, n, nt, ITEM_COLUMNS), np.int32)
     stack = np.zeros((n + 2, 4), np.int64)
     kept, edges = np.empty(limit), np.empty(limit, np.int64)
     heads, tops = np.zeros(nt, np.int64), np.empty(nt)
@@ -270,9 +209,8 @@ def kbest(root, rules, words, lengths, lo, hi, limit, events, scores):
         starts, ends = best_scores(
             own, words[b], lengths[b], b == lo or rules.shape[0] > 1, scratch
         )
-        chart = own, words[b], starts, ends
-        # Node 0 is none; its links are written while trees are walked.
-        tables = items, np.zeros((4 * n + 4, COLUMNS), np.int32), np.zeros(4 * n + 4)
+        chart = Chart(own, words[b], starts, ends)
+        nodes = empty_nodes(4 * n + 4)
         used = np.int64(1)  # of plain 1 numba would compile versions of its own
         items[:] = 0
         last = lengths[b] - 1
@@ -287,16 +225,17 @@ def kbest(root, rules, words, lengths, lo, hi, limit, events, scores):
             if tops[best] == -np.inf:
                 events[rank, b] = -1
                 continue
-            tables = with_room(tables, used, n)
-            tables[1][0, NEXT] = heads[best]
-            stack[0, 0], stack[0, 1], stack[0, 2], stack[0, 3] = 0, last, best, NEXT
-            used = write_tree(chart, tables, used, stack, events[rank, b])
+            nodes = with_room(nodes, used, n, MOST_NODES)
+            push(stack, ZERO, ZERO, last, best, heads[best])
+            used = write_tree(chart, items, nodes, used, stack, events[rank, b])
             left = limit - 1 - rank
             if left > 0:
-                before = np.int64(tables[1][0, NEXT])
-                stack[0, 0], stack[0, 1], stack[0, 2] = 0, last, best
-                tables, used = find_next(chart, tables, used, stack, kept[:left], edges[:left])
-                heads[best] = np.int64(tables[1][before, NEXT])
+                before = heads[best] or np.int64(items[0, last, best, FIRST])
+                push(stack, ZERO, ZERO, last, best, ZERO)
+                nodes, used = find_next(
+                    chart, items, nodes, used, stack, kept[:left], edges[:left]
+                )  # fmt: skip
+                heads[best] = np.int64(nodes.links[before, NEXT])
                 tops[best] = -np.inf
                 if heads[best] > 0:
-                    tops[best] = root[b, best] + tables[2][heads[best]]
+                    tops[best] = root[b, best] + nodes.weights[heads[best]]

@@ -18,8 +18,9 @@ import numpy as np
 
 from inout._core.cpu.compiling import compiled
 from inout.kernels.forest.cpu.sample import GAMMA, SHIFT_53, UNIT_53, mix
+from inout.kernels.math.cpu.heap import longer_vector
 from inout.kernels.sparse.cpu.charts import summed_chart
-from inout.kernels.sparse.cpu.kbest import ABOVE, BELOW, item_number, longer_row
+from inout.kernels.sparse.cpu.kbest import ABOVE, BELOW, item_number
 from inout.kernels.sparse.cpu.logspace import combine
 from inout.kernels.sparse.cpu.scaled import left_base, right_base
 from inout.kernels.sparse.cpu.viterbi import NONE, entry_ranges, row_over, value_below
@@ -121,7 +122,8 @@ def draw_edge(problem, memory, most_edges, i, j, a, level, uniform):
     if slot == 0:
         first = used[1]
         if first + most_edges > sums.shape[0]:
-            sums, edges = longer_row(sums), longer_row(edges)
+            size = 2 * sums.shape[0]
+            sums, edges = longer_vector(sums, size), longer_vector(edges, size)
         if level == ABOVE:
             end = unary_logs(problem, i, j, a, first, sums, edges)
         else:
@@ -131,7 +133,7 @@ def draw_edge(problem, memory, most_edges, i, j, a, level, uniform):
             return (index, bounds, sums, edges, used), edges[draw(sums, first, end, uniform)]
         slot = used[0]
         if 2 * slot + 2 > bounds.shape[0]:
-            bounds = longer_row(bounds)
+            bounds = longer_vector(bounds, 2 * bounds.shape[0])
         bounds[2 * slot], bounds[2 * slot + 1] = first, end
         index[item, 0], used[0], used[1] = slot, slot + 1, end
     place = draw(sums, bounds[2 * slot], bounds[2 * slot + 1], uniform)
