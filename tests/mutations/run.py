@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from tests.mutations.fault import Fault
+from tests.mutations.fault import Fault, StaleFaultError
 
 ROOT = Path(__file__).resolve().parents[2]
 # pytest's exit codes: all passed, some failed.
@@ -33,23 +33,32 @@ class Verdict:
         return self.outcome in ("caught", "hangs")
 
 
-def judge(fault: Fault | None, tests: tuple[str, ...]) -> Verdict:
-    """What `tests` say with `fault` in the code; without one they must pass."""
+def judge(fault: Fault) -> Verdict:
+    """What the tests of a fault say with it in the code."""
     start = monotonic()
     with tempfile.TemporaryDirectory(prefix="inout-fault-") as folder:
         root = Path(folder) / "inout"
         copy_project(root)
-        if fault is not None:
-            fault.plant(root)
         try:
-            outcome, by = _verdict(*_run(root, tests))
+            fault.plant(root)
+            outcome, by = _verdict(*run_tests(root, fault.tests))
         except subprocess.TimeoutExpired:
             outcome, by = "hangs", f"no answer in {PATIENCE:.0f} s"
-    return Verdict(fault.name if fault else "none", outcome, by, monotonic() - start)
+        except StaleFaultError as error:
+            outcome, by = "BROKEN", str(error)
+    return Verdict(fault.name, outcome, by, monotonic() - start)
 
 
 def copy_project(root: Path) -> None:
-    """Copy what git knows or would add; nothing that was compiled comes along."""
+    """Copy what git knows or would add, and compiled kernels.
+
+    Those are found by a hash of all the sources that they are made of, so what the fault touches
+    is compiled again, and only that.
+    """
+    for source in (ROOT / "src").rglob("__pycache__/*.nb[ic]"):
+        target = root / source.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, target)
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -61,17 +70,13 @@ def copy_project(root: Path) -> None:
         source, target = ROOT / name, root / name
         if source.is_file() and not name.startswith("benchmarks/results/"):
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, target)
+            shutil.copy2(source, target)  # numba looks at the time
 
 
-def _run(root: Path, tests: tuple[str, ...]) -> tuple[int, str]:
-    variables = os.environ | {
-        "PYTHONPATH": str(root / "src"),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        # Compiled code of its own: what was compiled from other sources must not be run.
-        "NUMBA_CACHE_DIR": str(root / "cache"),
-        "CI": "true",
-    }
+def run_tests(root: Path, tests: tuple[str, ...]) -> tuple[int, str]:
+    """pytest's exit code and its output, in the default tier, of the project at `root`."""
+    variables = os.environ | {"PYTHONPATH": str(root / "src"), "CI": "true"}
+    variables.pop("NUMBA_CACHE_DIR", None)
     options = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line"]
     answer = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *tests],
