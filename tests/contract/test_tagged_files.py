@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from inout._core.errors import ArgumentError, FileError
 from inout.io.column_features import column_features, columns_of, shape
-from inout.io.tagged import parse_tagged, read_tagged, read_tagged_stream, write_tagged
+from inout.io.lines import decoded_lines
+from inout.io.tagged import parse_tagged, read_tagged, write_tagged
 from tests.seeds import examples
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=6)
@@ -39,7 +40,7 @@ def test_what_is_written_is_read_back(tmp_path_factory, sequences):
 
 def read(text: str, form="features"):
     data = text.encode("utf-8").splitlines(keepends=True)
-    return list(read_tagged_stream(data, "data.tsv", form))
+    return list(parse_tagged(decoded_lines(data, "data.tsv"), "data.tsv", form))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inout import ArgumentError
-from inout.grammars import Grammar, Rule, RuleTable, Terminal, UnaryCycle
+from inout.grammars import Grammar, Rule, RuleTable, Terminal, UnaryCycle, structure
 from inout.grammars import diagnostics as diagnoses
 from inout.grammars.components import spectral_radius, strong_components
 from tests.oracle import grammar_cases as cases
@@ -22,11 +22,13 @@ def test_useless_symbols_are_those_of_the_definitions(rows: list[cases.Row]) -> 
     grammar = cases.build(rows)
     names = set(grammar.nonterminals)
     lefts = {rule.lhs for rule in grammar.rules}
-    assert set(diagnoses.undefined(grammar)) == names - lefts
-    assert set(diagnoses.unproductive(grammar)) == names - cases.naive_productive(grammar)
+    found = diagnoses.diagnose(grammar)
+    assert set(found.undefined) == names - lefts
+    assert set(found.unproductive) == names - cases.naive_productive(grammar)
     reached = cases.naive_reachable(grammar, list(grammar.rules))
-    assert set(diagnoses.unreachable(grammar)) == names - reached
-    assert set(diagnoses.nullable(grammar)) == cases.naive_nullable(grammar)
+    assert set(found.unreachable) == names - reached
+    empty = {grammar.nonterminals[a] for a in np.flatnonzero(structure.nullable(grammar.rules))}
+    assert empty == cases.naive_nullable(grammar)
 
 
 @given(cases.rows())
@@ -172,5 +174,5 @@ def test_bad_rules_are_refused(unchecked: None, lhs: object, rhs: tuple[object, 
 def test_a_grammar_may_have_no_rules() -> None:
     grammar = Grammar.from_text("S -> S").trimmed().grammar
     assert (len(grammar), grammar.nonterminals) == (0, ("S",))
-    assert diagnoses.undefined(grammar) == ("S",)
+    assert diagnoses.diagnose(grammar).undefined == ("S",)
     assert diagnoses.log_partition_functions(grammar).tolist() == [-float("inf")]

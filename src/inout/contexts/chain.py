@@ -178,12 +178,6 @@ class ContextChain(StructuredDistribution):
         return self.batch_shape.numel(), n, c, s
 
     @property
-    def _real(self) -> Bool[Tensor, "*b n"]:
-        """Which positions are within their element's length."""
-        positions = torch.arange(self.event_shape[0], device=self.lengths.device)
-        return positions < self.lengths[..., None]
-
-    @property
     def _used(self) -> Bool[Tensor, "*b n c s"]:
         """Which potentials are not padding."""
         shape = self.batch_shape + self._part_shapes[NAME]

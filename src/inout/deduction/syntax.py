@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, assert_never
+from typing import Generic, Literal, TypeAlias, TypeVar, assert_never
 
 from inout._core.errors import ProgramError
 
@@ -98,30 +98,62 @@ Expression: TypeAlias = Variable | Constant | Nil | BinaryOperation
 Term: TypeAlias = Variable | Constant | BinaryOperation | ListTerm
 
 
+T = TypeVar("T")  # what stands in atoms and comparisons: terms as written, or desugared ones
+
+
 @dataclass(frozen=True, slots=True)
-class WrittenAtom:
-    """A relation applied to terms, as written; `is_filter` marks `?relation(...)`."""
+class _Atom(Generic[T]):
+    """A relation applied to arguments; `is_filter` marks `?relation(...)`."""
 
     relation: str
-    arguments: tuple[Term, ...]
+    arguments: tuple[T, ...]
     position: Position = field(default=NOWHERE, compare=False, repr=False)
     is_filter: bool = False
 
+    @property
+    def arity(self) -> int:
+        return len(self.arguments)
+
     def __str__(self) -> str:
-        return _show_atom(self)
+        arguments = f"({', '.join(map(str, self.arguments))})" if self.arguments else ""
+        return f"{'?' if self.is_filter else ''}{self.relation}{arguments}"
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenComparison:
-    """A condition as written."""
+class _Comparison(Generic[T]):
+    """Two sides and the operator between them."""
 
     operator: ComparisonOperator
-    left: Term
-    right: Term
+    left: T
+    right: T
     position: Position = field(default=NOWHERE, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{_show_side(self.left)} {self.operator} {_show_side(self.right)}"
+
+
+class WrittenAtom(_Atom[Term]):
+    """A relation applied to terms, as written."""
+
+    __slots__ = ()
+
+
+class WrittenComparison(_Comparison[Term]):
+    """A condition as written."""
+
+    __slots__ = ()
+
+
+class Atom(_Atom[Argument]):
+    """A relation applied to variables and constants; the weight of a filter is not used."""
+
+    __slots__ = ()
+
+
+class Comparison(_Comparison[Expression]):
+    """A test of two expressions whose variables are all bound before it."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,36 +170,6 @@ class WrittenRule:
         for factor in self.factors[1:]:
             parts.append(f" * {factor}" if isinstance(factor, WrittenAtom) else f", {factor}")
         return "".join(parts) + "."
-
-
-@dataclass(frozen=True, slots=True)
-class Atom:
-    """A relation applied to variables and constants; `is_filter`: its weight is not used."""
-
-    relation: str
-    arguments: tuple[Argument, ...]
-    position: Position = field(default=NOWHERE, compare=False, repr=False)
-    is_filter: bool = False
-
-    @property
-    def arity(self) -> int:
-        return len(self.arguments)
-
-    def __str__(self) -> str:
-        return _show_atom(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """A test of two expressions whose variables are all bound before it."""
-
-    operator: ComparisonOperator
-    left: Expression
-    right: Expression
-    position: Position = field(default=NOWHERE, compare=False, repr=False)
-
-    def __str__(self) -> str:
-        return f"{_show_side(self.left)} {self.operator} {_show_side(self.right)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,12 +321,7 @@ def quote(value: str) -> str:
     return '"' + "".join(_ESCAPES.get(character, character) for character in value) + '"'
 
 
-def _show_atom(atom: Atom | WrittenAtom) -> str:
-    arguments = f"({', '.join(map(str, atom.arguments))})" if atom.arguments else ""
-    return f"{'?' if atom.is_filter else ''}{atom.relation}{arguments}"
-
-
-def _show_side(side: Term | Expression) -> str:
+def _show_side(side: object) -> str:
     if isinstance(side, BinaryOperation):
         return _show(side, level=1, stars=False)
     return str(side)

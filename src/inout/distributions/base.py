@@ -8,7 +8,7 @@ from copy import copy
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float, Inexact, Int
+from jaxtyping import Bool, Float, Inexact, Int
 from torch import Tensor
 from torch.distributions import Distribution
 from torch.distributions.kl import register_kl
@@ -38,6 +38,12 @@ class StructuredDistribution(Distribution):
     has_enumerate_support = True
     potentials: Potentials
     lengths: Int[Tensor, "*b"]
+
+    @property
+    def _real(self) -> Bool[Tensor, "*b n"]:
+        """Which positions are within their element's length."""
+        positions = torch.arange(self.event_shape[0], device=self.lengths.device)
+        return positions < self.lengths[..., None]
 
     @property
     @abstractmethod

@@ -135,12 +135,6 @@ class LinearChain(StructuredDistribution):
         return self.batch_shape.numel(), n, s
 
     @property
-    def _real(self) -> Tensor:
-        """Which positions [*b n] are within their element's length."""
-        positions = torch.arange(self.event_shape[0], device=self.lengths.device)
-        return positions < self.lengths[..., None]
-
-    @property
     def _part_shapes(self) -> dict[str, torch.Size]:
         _, n, s = self.size
         pairs = (s, s) if self.stationary else (max(n - 1, 0), s, s)

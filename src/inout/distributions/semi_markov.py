@@ -93,12 +93,6 @@ class SemiMarkov(StructuredDistribution):
         return self.batch_shape.numel(), n, w, s
 
     @property
-    def _real(self) -> Bool[Tensor, "*b n"]:
-        """Which positions are within their element's length."""
-        positions = torch.arange(self.size[1], device=self.lengths.device)
-        return positions < self.lengths[..., None]
-
-    @property
     def _used(self) -> Bool[Tensor, "*b n w s 1"]:
         """Which potentials are not padding."""
         _, n, w, s = self.size

@@ -49,12 +49,6 @@ class TreeDistribution(StructuredDistribution):
         )
 
     @property
-    def _real(self) -> Bool[Tensor, "*b n"]:
-        """Which positions are within their element's length."""
-        positions = torch.arange(self.event_shape[0], device=self.lengths.device)
-        return positions < self.lengths[..., None]
-
-    @property
     def _spans(self) -> Bool[Tensor, "*b n n"]:
         """Which spans i..j an element can have: i <= j < length."""
         n = self.event_shape[0]

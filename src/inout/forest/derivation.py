@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from inout._core.lazy import LazySequence
 from inout.viz import TreeNode, text
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Derivation:
         return f"Derivation(log_weight={self.log_weight:.6g}, {len(self.edges)} edges)"
 
 
-class Derivations(Sequence[Derivation]):
+class Derivations(LazySequence[Derivation]):
     """A list of derivations; edge numbers of all of them in one array."""
 
     def __init__(
@@ -118,16 +119,7 @@ class Derivations(Sequence[Derivation]):
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    @overload
-    def __getitem__(self, index: int) -> Derivation: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Derivation]: ...
-    def __getitem__(self, index: int | slice) -> Derivation | list[Derivation]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"derivation {index} of {len(self)}")
-        index %= len(self)
+    def _made(self, index: int) -> Derivation:
         edges = self.edges[self.offsets[index] : self.offsets[index + 1]]
         return Derivation(self.forest, self.root, edges, float(self.log_weights[index]))
 

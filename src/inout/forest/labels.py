@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import overload
 
 import numpy as np
+
+from inout._core.lazy import LazySequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +32,15 @@ def format_value(value: Hashable) -> str:
     return str(value)
 
 
-class LazyLabels(Sequence[Hashable]):
+class LazyLabels(LazySequence[Hashable]):
     """Base of label sequences that compute one label at a time."""
 
     def label(self, index: int) -> Hashable:
         """The label of item `index`, 0 <= index < len."""
         raise NotImplementedError
 
-    @overload
-    def __getitem__(self, index: int) -> Hashable: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Hashable]: ...
-    def __getitem__(self, index: int | slice) -> Hashable | Sequence[Hashable]:
-        if isinstance(index, slice):
-            return [self.label(i) for i in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"item {index} of {len(self)}")
-        return self.label(index % len(self))
+    def _made(self, index: int) -> Hashable:
+        return self.label(index)
 
 
 class NumberLabels(LazyLabels):

@@ -66,51 +66,15 @@ def diagnose(grammar: Grammar, tolerance: float = TOLERANCE) -> Diagnosis:
     """
     log_z = float(log_partition_functions(grammar)[0])
     return Diagnosis(
-        undefined=undefined(grammar),
-        unreachable=unreachable(grammar),
-        unproductive=unproductive(grammar),
+        undefined=_named(grammar, ~structure.defined(grammar.rules)),
+        unreachable=_named(grammar, ~structure.reachable(grammar.rules)),
+        unproductive=_named(grammar, ~structure.productive(grammar.rules)),
         improper=improper(grammar, tolerance),
         consistency=consistency(grammar, tolerance),
         log_partition=log_z,
         expectations=expected(grammar) if np.isfinite(log_z) else None,
         cycles=unary_cycles(grammar),
     )
-
-
-def undefined(grammar: Grammar) -> tuple[str, ...]:
-    """The nonterminals that are used and never on a left side.
-
-    >>> undefined(Grammar.from_text("S -> NP 'x'"))
-    ('NP',)
-    """
-    return _named(grammar, ~structure.defined(grammar.rules))
-
-
-def unreachable(grammar: Grammar) -> tuple[str, ...]:
-    """The nonterminals that no derivation from the start symbol meets.
-
-    >>> unreachable(Grammar.from_text("S -> 'x'\\nA -> B\\nB -> 'b'"))
-    ('A', 'B')
-    """
-    return _named(grammar, ~structure.reachable(grammar.rules))
-
-
-def unproductive(grammar: Grammar) -> tuple[str, ...]:
-    """The nonterminals that derive no string of terminals; undefined ones are among them.
-
-    >>> unproductive(Grammar.from_text("S -> A | 'x'\\nA -> A 'a'"))
-    ('A',)
-    """
-    return _named(grammar, ~structure.productive(grammar.rules))
-
-
-def nullable(grammar: Grammar) -> tuple[str, ...]:
-    """The nonterminals that derive the empty string.
-
-    >>> nullable(Grammar.from_text("S -> A A | 'x'\\nA -> | 'a' A"))
-    ('S', 'A')
-    """
-    return _named(grammar, structure.nullable(grammar.rules))
 
 
 def unary_cycles(grammar: Grammar) -> tuple[UnaryCycle, ...]:

@@ -27,7 +27,7 @@ from typing import Literal, TypeAlias
 from inout._core.errors import ArgumentError, FileError
 from inout.io.column_features import column_features
 from inout.io.files import write_text
-from inout.io.lines import decoded_lines, lines_of_file
+from inout.io.lines import lines_of_file
 
 Form: TypeAlias = Literal["features", "conll"]
 
@@ -72,17 +72,6 @@ def read_tagged(
     ['B'] [{'word=a:b': 1.0}]
     """
     return parse_tagged(lines_of_file(path), str(path), form, columns=columns)
-
-
-def read_tagged_stream(
-    data: Iterable[bytes],
-    source: str = "<stdin>",
-    form: Form = "features",
-    *,
-    columns: int | None = None,
-) -> Iterator[TaggedSequence]:
-    """The same of lines of bytes, such as those of standard input."""
-    return parse_tagged(decoded_lines(data, source), source, form, columns=columns)
 
 
 def parse_tagged(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
@@ -30,16 +31,21 @@ def checked_corpus(corpus: Any) -> Sized:
     return sentences  # type: ignore[no-any-return]
 
 
+def checked_array(values: Any, wanted: str) -> NDArray[np.float64]:
+    """A float64 copy of numbers of any kind; `wanted` begins the message for anything else."""
+    if isinstance(values, Tensor):
+        values = values.detach().cpu().numpy()
+    try:
+        return np.array(values, np.float64)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{wanted}. Got {values!r:.80}") from None
+
+
 def checked_frequencies(frequencies: Any, size: int) -> Float[np.ndarray, " b"]:
     """How often each sentence occurs, as an array; once each if None."""
     if frequencies is None:
         return np.ones(size)
-    if isinstance(frequencies, Tensor):
-        frequencies = frequencies.detach().cpu().numpy()
-    try:
-        array = np.array(frequencies, np.float64)
-    except (TypeError, ValueError):
-        raise ArgumentError(f"frequencies must be numbers. Got {frequencies!r:.80}") from None
+    array = checked_array(frequencies, "frequencies must be numbers")
     if array.shape != (size,):
         raise ArgumentError(
             f"frequencies must be one number for each of {size} sentences. Got {list(array.shape)}"

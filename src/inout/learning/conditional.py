@@ -15,7 +15,12 @@ from torch import Tensor
 
 from inout._core.checks import as_log_weights, at_least
 from inout._core.errors import ArgumentError
-from inout.learning.arguments import checked_frequencies, checked_number, checked_progress
+from inout.learning.arguments import (
+    checked_array,
+    checked_frequencies,
+    checked_number,
+    checked_progress,
+)
 from inout.learning.checkpoint import Checkpoint, digest
 from inout.learning.errors import TrainingError
 from inout.learning.expectation import ROUNDING
@@ -354,12 +359,7 @@ def _as_tensor(name: str, values: Numbers) -> Tensor:
 
 
 def _checked_observed(observed: Numbers) -> Float[Tensor, " p"]:
-    if isinstance(observed, Tensor):
-        observed = observed.detach().cpu().numpy()
-    try:
-        array = np.array(observed, np.float64)
-    except (TypeError, ValueError):
-        raise ArgumentError(f"observed must be numbers [p]. Got {observed!r:.80}") from None
+    array = checked_array(observed, "observed must be numbers [p]")
     if array.ndim != 1 or not array.size:
         raise ArgumentError(f"observed must be [p], at least one. Got {list(array.shape)}")
     if not np.isfinite(array).all():

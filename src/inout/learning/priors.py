@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
+from inout.learning.arguments import checked_array
 from inout.learning.model import Parameters
 
 Numbers = float | Sequence[float] | NDArray[np.float64] | Tensor
@@ -97,12 +98,7 @@ def _numbers(
 ) -> Float[np.ndarray, " p"]:
     """The values as an array [size], refused below `least` (or at it, if `open_interval`)."""
     wanted = f"must be a number {'above' if open_interval else 'of at least'} {least:g}"
-    if isinstance(values, Tensor):
-        values = values.detach().cpu().numpy()
-    try:
-        array = np.asarray(values, np.float64)
-    except (TypeError, ValueError):
-        raise ArgumentError(f"{name} {wanted}. Got {values!r:.80}") from None
+    array = checked_array(values, f"{name} {wanted}")
     if array.shape not in ((), (size,)):
         raise ArgumentError(f"{name} {wanted}, or {[size]} of them. Got {list(array.shape)}")
     fine = np.isfinite(array) & ((array > least) if open_interval else (array >= least))

@@ -14,6 +14,19 @@ from inout._core.errors import ArgumentError
 from inout.semirings.algebra import Algebra
 
 
+def exponential_series(
+    values: Inexact[Tensor, "k ..."], orders: tuple[int, ...]
+) -> Inexact[Tensor, "l ..."]:
+    """The coefficients of exp(z₁f₁ + … + z_Kf_K), multi-indices in lexicographic order."""
+    result = values.new_ones(1, *values.shape[1:])
+    for f, order in zip(values, orders, strict=True):
+        powers = [torch.ones_like(f)]  # fᵃ/a! by recurrence: 0⁰ = 1, also for complex f
+        for degree in range(1, 1 + order):
+            powers.append(powers[-1] * f / degree)
+        result = (result[:, None] * torch.stack(powers)).flatten(0, 1)
+    return result
+
+
 @dataclass(frozen=True)
 class Polynomial(Algebra):
     """Polynomials in z₁, …, z_K without the powers of z_k above `orders[k]`.
@@ -53,14 +66,7 @@ class Polynomial(Algebra):
     def exponential(
         self, values: Inexact[Tensor, "n {self.num_values}"]
     ) -> Inexact[Tensor, "n ..."]:
-        result = values.new_ones(len(values))
-        for f, order in zip(values.unbind(1), self.orders, strict=True):
-            powers = [torch.ones_like(f)]  # fᵃ/a! by recurrence: 0⁰ = 1, also for complex f
-            for degree in range(1, 1 + order):
-                powers.append(powers[-1] * f / degree)
-            series = torch.stack(powers, dim=1)
-            result = result[..., None] * series.reshape(len(f), *[1] * (result.dim() - 1), -1)
-        return result
+        return exponential_series(values.T, self.orders).T.reshape(len(values), *self.shape)
 
     def times(
         self, x: Inexact[Tensor, "n ..."], y: Inexact[Tensor, "n ..."]

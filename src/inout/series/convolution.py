@@ -26,64 +26,50 @@ def convolve(
     x: Inexact[Tensor, "l ..."], y: Inexact[Tensor, "l ..."], shape: Shape
 ) -> Inexact[Tensor, "l ..."]:
     """out[n] = Σ x[a] · y[n − a] over multi-indices of `shape`, flattened to l."""
-    return _apply(_Convolution, x, y, shape, False)
+    return _product(x, y, shape, matrices=False)
 
 
 def convolve_matrices(
     x: Inexact[Tensor, "l ... i j"], y: Inexact[Tensor, "l ... j k"], shape: Shape
 ) -> Inexact[Tensor, "l ... i k"]:
     """out[n] = Σ x[a] @ y[n − a]."""
-    return _apply(_Convolution, x, y, shape, True)
+    return _product(x, y, shape, matrices=True)
 
 
-def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Tensor:
-    result: Tensor = function.apply(*arguments)  # type: ignore[no-untyped-call]
+def _product(x: Tensor, y: Tensor, shape: Shape, matrices: bool, adjoint: bool = False) -> Tensor:
+    result: Tensor = _Convolution.apply(x, y, shape, matrices, adjoint)  # type: ignore[no-untyped-call]
     return result
 
 
 class _Convolution(torch.autograd.Function):
-    """(x, y) -> Σ x[a] ∘ y[n − a], where ∘ multiplies numbers or matrices."""
+    """(x, y) -> Σ x[a] ∘ y[n − a], where ∘ multiplies numbers or matrices.
+
+    The adjoint, a correlation: (x, y) -> Σ x[a + c] ∘ y[c] for each a.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor, shape: Shape, matrices: bool) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, y: Tensor, shape: Shape, matrices: bool, adjoint: bool
+    ) -> Tensor:
         ctx.save_for_backward(x, y)
-        ctx.settings = shape, matrices
-        return (_add_matrices if matrices else _add_numbers)(x, y, _rows(shape))
+        ctx.settings = shape, matrices, adjoint
+        return (_add_matrices if matrices else _add_numbers)(x, y, _rows(shape, adjoint))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (x, y), (shape, matrices) = ctx.saved_tensors, ctx.settings
+        (x, y), (shape, matrices, adjoint) = ctx.saved_tensors, ctx.settings
         (g,) = gradients
         turned = _transposition(matrices)
         of_x = of_y = None
         if ctx.needs_input_grad[0]:
-            of_x = _reduced(_apply(_Correlation, g, turned(y).conj(), shape, matrices), x)
+            of_x = _reduced(_product(g, turned(y).conj(), shape, matrices, not adjoint), x)
         if ctx.needs_input_grad[1]:
-            of_y = turned(_apply(_Correlation, turned(g), x.conj(), shape, matrices))
+            if adjoint:
+                of_y = _product(turned(x).conj(), g, shape, matrices, True)
+            else:
+                of_y = turned(_product(turned(g), x.conj(), shape, matrices, True))
             of_y = _reduced(of_y, y)
-        return of_x, of_y, None, None
-
-
-class _Correlation(torch.autograd.Function):
-    """(g, w) -> Σ g[a + c] ∘ w[c] for each a: the adjoint of the convolution."""
-
-    @staticmethod
-    def forward(ctx: Any, g: Tensor, w: Tensor, shape: Shape, matrices: bool) -> Tensor:
-        ctx.save_for_backward(g, w)
-        ctx.settings = shape, matrices
-        return (_add_matrices if matrices else _add_numbers)(g, w, _rows(shape, adjoint=True))
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (g, w), (shape, matrices) = ctx.saved_tensors, ctx.settings
-        (h,) = gradients
-        turned = _transposition(matrices)
-        of_g = of_w = None
-        if ctx.needs_input_grad[0]:
-            of_g = _reduced(_apply(_Convolution, h, turned(w).conj(), shape, matrices), g)
-        if ctx.needs_input_grad[1]:
-            of_w = _reduced(_apply(_Correlation, turned(g).conj(), h, shape, matrices), w)
-        return of_g, of_w, None, None
+        return of_x, of_y, None, None, None
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from jaxtyping import Inexact
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
+from inout.semirings.polynomial import exponential_series
 from inout.series.convolution import convolve, convolve_matrices
 
 
@@ -86,13 +87,7 @@ class Truncated(Lanes):
         return prod(self.shape)
 
     def exponential(self, values: Inexact[Tensor, "k ..."]) -> Inexact[Tensor, "l ..."]:
-        result = torch.ones_like(values[:1])
-        for f, order in zip(values, self.orders, strict=True):
-            powers = [torch.ones_like(f)]  # fᵃ/a! by recurrence: 0⁰ = 1, also for complex f
-            for degree in range(1, 1 + order):
-                powers.append(powers[-1] * f / degree)
-            result = (result[:, None] * torch.stack(powers)).flatten(0, 1)
-        return result
+        return exponential_series(values, self.orders)
 
     def times(
         self, x: Inexact[Tensor, "l ..."], y: Inexact[Tensor, "l ..."]

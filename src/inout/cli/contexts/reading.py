@@ -9,7 +9,8 @@ from pathlib import Path
 
 from inout._core.errors import ArgumentError, FileError
 from inout.cli.progress import Line
-from inout.io.tagged import Form, TaggedSequence, read_tagged, read_tagged_stream
+from inout.io.lines import decoded_lines
+from inout.io.tagged import Form, TaggedSequence, parse_tagged, read_tagged
 
 STANDARD_INPUT = "-"
 _EVERY = 500
@@ -84,4 +85,5 @@ def _sequences(path: str, form: Form, columns: int | None) -> Iterator[TaggedSeq
         raise FileError("<stdin>: standard input is closed")
     if is_typed():
         print("reading sequences from the terminal; Ctrl-D ends", file=sys.stderr)
-    return read_tagged_stream(sys.stdin.buffer, "<stdin>", form, columns=columns)
+    lines = decoded_lines(sys.stdin.buffer, "<stdin>")
+    return parse_tagged(lines, "<stdin>", form, columns=columns)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from inout.grammars.parser.normal_form import NormalForm, Setting
 from inout.grammars.parser.sentences import Compiled
 from inout.grammars.table import RuleTable
-from inout.grammars.transforms.pieces import Piece, filled
+from inout.grammars.transforms.pieces import Piece, filled, spliced
 from inout.kernels.sparse.trees import leaves
 
 Nodes = NDArray[Any]
@@ -55,13 +55,7 @@ def restored(
             core = rule(cell, int(form.binary[number]))
             children = [stack.pop(), stack.pop()]
         piece = core if unary < 0 else filled(chain(cell, unary), [core])
-        whole: list[int] = []
-        for x in piece:
-            if x >= 0:
-                whole.append(x)
-            else:
-                whole.extend(children[-1 - x])
-        stack.append(whole)
+        stack.append(spliced(piece, children))
     (binarised,) = stack
     return Restored(form.original_derivation(binarised), words[::-1])
 

@@ -70,15 +70,20 @@ def substitute(
     # From the end, the subtrees of a rule are the last ones made, the leftmost on top.
     for rule in reversed(derivation):
         children = [stack.pop() for _ in range(holes[rule])]
-        whole: Derivation = []
-        for number in piece(rule):
-            if number >= 0:
-                whole.append(number)
-            else:
-                whole.extend(children[-1 - number])
-        stack.append(whole)
+        stack.append(spliced(piece(rule), children))
     (result,) = stack
     return result
+
+
+def spliced(piece: Piece, children: Sequence[Derivation]) -> Derivation:
+    """The piece with its k-th hole filled by children[k]."""
+    whole: Derivation = []
+    for number in piece:
+        if number >= 0:
+            whole.append(number)
+        else:
+            whole.extend(children[-1 - number])
+    return whole
 
 
 def filled(outer: Piece, inner: Sequence[Piece]) -> Piece:
