@@ -98,8 +98,8 @@ def test_wrong_arguments_get_one_message(run, grammar, arguments, message):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "g.cfg:1:1: a grammar has rules"),
-        (b"# nothing\n", "a grammar has rules: expected some, found only comments"),
+        (b"", "g.cfg:1:1: expected rules"),
+        (b"# nothing\n", "expected rules, found only comments"),
         (b"%start Q\nS -> 'a'\n", "g.cfg:1:8: the start symbol Q has no rule"),
         (b"S -> 'a' -0.5\nS -> S S -0.5\n", "there is no start symbol: expected start=SYMBOL"),
         (b"S -> '\xff'\n", "g.cfg:1:7: the file must be UTF-8 text. Got the byte 0xff"),

@@ -89,7 +89,7 @@ def test_priors_and_restarts(run, folder):
         (("g.cfg", "e.txt", "-o", "t.cfg"), "the corpus must have at least one sentence. Got none"),
         (("g.cfg", "c.txt", "-o", "t.cfg", "--frequencies"), "c.txt:1:1: expected a number"),
         (("g.cfg", "p.txt", "-o", "t.cfg", "--brackets"), "p.txt:1:1: 1 bracket is not closed"),
-        (("g.cfg", "c.txt", "-o", "t.cfg", "--resume"), "there is no checkpoint to go on with"),
+        (("g.cfg", "c.txt", "-o", "t.cfg", "--resume"), "there is no checkpoint to resume"),
         (("g.cfg", "c.txt", "-o", "t.cfg", "--prior", "-1"), "--prior must be at least 0"),
         (("g.cfg", "c.txt", "-o", "t.cfg", "--alpha", "0"), "--alpha must be above 0"),
         (("g.cfg", "c.txt", "-o", "t.cfg", "--prior", "1", "--alpha", "2"), "both give a prior"),

@@ -255,7 +255,7 @@ def test_weights_of_a_repeated_rule_add_up_if_asked(text: str) -> None:
     grammar = Grammar.from_text(text, duplicates="add")
     assert rules_of(grammar) == ["S -> 'a'", "S -> 'b'"]
     assert grammar.log_weights.exp().tolist() == pytest.approx([0.75, 0.25])
-    with pytest.raises(GrammarError, match="already"):
+    with pytest.raises(GrammarError, match="duplicate"):
         Grammar.from_text(text)
 
 
@@ -268,8 +268,8 @@ ERRORS = {
     "": (1, 1, "an empty text"),
     "  \n\n": (1, 1, "an empty text"),
     "# only a comment\n": (1, 17, "only comments"),
-    "hello world": (1, 1, "first line of no format"),
-    "S NP VP": (1, 1, "first line of no format"),
+    "hello world": (1, 1, "first line of any grammar format"),
+    "S NP VP": (1, 1, "first line of any grammar format"),
     # nltk
     "S -> NP VP [-0.5]": (1, 13, "finite and at least 0. Got '-0.5'"),
     "S -> NP VP [nan]": (1, 13, "a number of at least 0. Got 'nan'"),
@@ -288,8 +288,8 @@ ERRORS = {
     "S -> A\n-> B": (2, 1, "expected a nonterminal on the left"),
     "S -> A\n%begin S": (2, 1, "expected '%start'"),
     "%start X\nS -> 'a'": (1, 8, "start symbol X has no rule"),
-    "%start S\n%start S\nS -> 'a'": (2, 8, "declared on line 1 already"),
-    "S -> 'a'\nT -> | 'x' | 'b'\nT -> 'c' | 'b'": (3, 12, "stands on line 2 already"),
+    "%start S\n%start S\nS -> 'a'": (2, 8, "already declared on line 1"),
+    "S -> 'a'\nT -> | 'x' | 'b'\nT -> 'c' | 'b'": (3, 12, "duplicate rule, already on line 2"),
     "S -> A \\ B": (1, 8, "the line's end after"),
     # lines
     "0.5\tS a\nabc\tS b": (2, 1, "a number of at least 0. Got 'abc'"),
@@ -304,11 +304,11 @@ ERRORS = {
     "0.5 --> a": (1, 5, "expected a left side"),
     "0.5 S a\n%weights logs": (2, 1, "'%weights log'"),
     "0.5 S a\n%start T": (2, 8, "start symbol T has no rule"),
-    "0.5\tS a\n  0.25\tS\ta": (2, 3, "stands on line 1 already"),
+    "0.5\tS a\n  0.25\tS\ta": (2, 3, "duplicate rule, already on line 1"),
     # wsj
     "lang=X\nS -> A -1.0": (1, 1, "no start symbol"),
     "S -> A -1.0": (1, 1, "no start symbol"),
-    "start=S\n": (1, 8, "expected at least one rule"),
+    "start=S\n": (1, 8, "expected rules, found none"),
     "start=S\nS -> A": (2, 6, "finite number or -inf. Got 'A'"),
     "start=S\nS -> A nan": (2, 8, "Got 'nan'"),
     "start=S\nS -> A inf": (2, 8, "Got 'inf'"),
@@ -316,14 +316,14 @@ ERRORS = {
     "start=S\nS A -1": (2, 1, "expected LEFT -> RIGHT"),
     "start=T\nS -> A -1": (1, 7, "start symbol T has no rule"),
     "start=S\n===== LEXICON =====\nS -> a -1\n===== LEXICON =====": (4, 1, "found another"),
-    "start=S\nS -> A -1\nS -> A -2": (3, 1, "stands on line 2 already"),
+    "start=S\nS -> A -1\nS -> A -2": (3, 1, "duplicate rule, already on line 2"),
     # json
     '{"format": ': (1, 12, "expected JSON"),
-    '{"format": NaN}': (1, 1, "NaN is no JSON"),
+    '{"format": NaN}': (1, 1, "NaN is not JSON"),
     '{"format": "other"}': (1, 1, 'expected an object with "format"'),
     '{"format": "inout grammar",\n "version": 2}': (2, 13, "the newest there is"),
     '{"format": "inout grammar", "version": 1}': (1, 1, 'expected "start"'),
-    JSON_HEAD + "]}": (3, 3, "expected at least one rule"),
+    JSON_HEAD + "]}": (3, 3, "expected rules, found none"),
     JSON_HEAD + '["T", [], 0]]}': (1, 52, "start symbol S has no rule"),
     JSON_HEAD + '["S", [], 0],\n["S", ["A", 3], 0]]}': (4, 13, "expected a nonterminal"),
     JSON_HEAD + '["S", [], 0],\n["S", [{"word": "a"}], 0]]}': (4, 8, "expected a nonterminal"),
@@ -333,7 +333,7 @@ ERRORS = {
     JSON_HEAD + '["S", []]]}': (3, 1, "expected [left side, right side, log-weight]"),
     JSON_HEAD + '[["S"], [], 0]]}': (3, 2, "a left side, a string"),
     JSON_HEAD + '["S", "A", 0]]}': (3, 7, "a right side, a list"),
-    JSON_HEAD + '["S", [], 0],\n["S", [], 1]]}': (4, 1, "rule 0 already"),
+    JSON_HEAD + '["S", [], 0],\n["S", [], 1]]}': (4, 1, "duplicate of rule 0"),
 }
 
 

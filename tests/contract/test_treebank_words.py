@@ -116,5 +116,5 @@ def test_any_word_gets_a_class_that_was_seen(word: str, first: bool):
 
 def test_wrong_descriptions_are_refused():
     for data in ({}, {"words": [], "classes": {}, "options": {"suffixes": [], "colour": 1}}):
-        with pytest.raises(ArgumentError, match="no description of a vocabulary"):
+        with pytest.raises(ArgumentError, match="not a description of a vocabulary"):
             Vocabulary.from_dict(data)

@@ -152,13 +152,6 @@ def test_text_tree_is_aligned():
     assert text.tree(tree) == "S        1\n├── 語P  ½\n│   └── I\n└── VP   x"
 
 
-def test_compact_tree_quotes_what_could_be_misread():
-    tree = TreeNode(
-        "S", (TreeNode("a b"), TreeNode("("), TreeNode(""), TreeNode('"'), TreeNode("é"))
-    )
-    assert text.compact_tree(tree) == r'(S "a b" "(" "" "\"" é)'
-
-
 def test_indentation_stops_growing_and_says_so():
     lines = text.tree(chain(5), max_indent=2).splitlines()
     assert lines[:4] == ["X             0.5", "├── w", "└── X         0.5", "    ├── w"]
@@ -228,7 +221,6 @@ def test_deep_trees_do_not_recurse():
     drawn = text.tree(tree)
     assert len(drawn.splitlines()) == 10001
     assert len(drawn) < 10_000_000
-    assert text.compact_tree(tree).count("(") == 5000
     for baseline in (False, True):
         assert len(tree_layout.layout(tree, baseline).boxes) == 10001
     assert svg.tree(chain(2500)).count('<g class="io-node') == 5001
@@ -408,7 +400,7 @@ def test_nasty_labels_come_through_visibly():
         assert "<b>" not in picture
         labels = [element.text or "" for element in parse(picture).iter(f"{SVG}text")]
         assert any(label.startswith("<b>&\"'␀␛[2J␊\ufffd\ufffd 語 é 😀") for label in labels)
-    for drawn in (text.tree(tree), text.compact_tree(tree), text.forest(graph)):
+    for drawn in (text.tree(tree), text.forest(graph)):
         drawn.encode()
         assert "\x1b" not in drawn
 
@@ -482,7 +474,7 @@ class Balance(HTMLParser):
 def make_page() -> str:
     pictures = page.figures([(svg.forest(TELESCOPE), NASTY), (svg.tree(chain(2)), "")])
     table = page.table([[NASTY, 0.5], ["x", 2.0]], [NASTY, "p"], bars=[1])
-    parts = [(NASTY, pictures), ("Table", table), ("Text", page.preformatted(f"a\n{NASTY}"))]
+    parts = [(NASTY, pictures), ("Table", table)]
     return page.html(NASTY, parts, lead=NASTY)
 
 

@@ -167,7 +167,7 @@ def test_another_grammar_is_refused(tmp_path: Path):
 def test_files_that_are_no_checkpoints(tmp_path: Path):
     model, corpus = inputs()
     path = tmp_path / "run"
-    with pytest.raises(FileError, match="there is no checkpoint to go on with"):
+    with pytest.raises(FileError, match="there is no checkpoint to resume"):
         em(model, corpus, checkpoint=path, resume=True)
     em(model, corpus, max_iterations=1, checkpoint=path)
     whole = path.read_bytes()
@@ -176,7 +176,7 @@ def test_files_that_are_no_checkpoints(tmp_path: Path):
     assert path.read_bytes() == whole
     for damaged in (b"", b"text", whole[: len(whole) // 2], whole[:-3]):
         path.write_bytes(damaged)
-        with pytest.raises(FileError, match="no checkpoint, or a damaged one"):
+        with pytest.raises(FileError, match="not a checkpoint, or a damaged one"):
             em(model, corpus, max_iterations=1, checkpoint=path, resume=True)
     path.unlink()
     path.mkdir()

@@ -149,10 +149,10 @@ class ContextChain(StructuredDistribution):
     ) -> ContextChain:
         """The chains of a lattice over `Columns.chains`: [b], of the lengths that they have.
 
-        `scores` of its edges, its own if they are left out, make log Z and all that follows from
-        it differentiable while the contexts stay. Number k of the contexts that position i
-        follows is number k of column i. The score of an end, which is no label, goes to the last
-        label before it; where there is none, it is left out.
+        All queries are differentiable in the `scores` of the edges (by default the lattice's own),
+        with the contexts fixed. Number k of the contexts that position i follows is number k of
+        column i. The score of an end, which is not a label, goes to the last label before it;
+        where there is none, it is left out.
         """
         given = torch.from_numpy(lattice.scores) if scores is None else scores
         if given.shape != lattice.scores.shape:

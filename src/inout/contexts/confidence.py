@@ -1,4 +1,4 @@
-"""How good predictions are when only the confident ones count: precision, recall, and their curve.
+"""Precision and recall of confident predictions, and their curve.
 
 Section 5 of Steinhardt and Liang, "Reified Context Models" (2015).
 """
@@ -71,7 +71,7 @@ def threshold_at(
     confidences: Sequence[float] | NDArray[np.floating],
     correct: Sequence[bool] | NDArray[np.bool_],
 ) -> float:
-    """The lowest confidence to ask for, if answers are to have that precision; inf if none does.
+    """The lowest threshold of confidence with that precision; inf if there is none.
 
     Answering whatever is at least that confident answers `recall_at(precision, …)` of these
     examples. O(n log n).

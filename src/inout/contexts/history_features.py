@@ -69,7 +69,7 @@ class HistoryFeature:
 
 
 def checked_features(given: Any) -> tuple[HistoryFeature, ...]:
-    """The features, if that is what they are."""
+    """The features, checked."""
     found = tuple(given) if isinstance(given, Iterable) else (None,)
     if not all(isinstance(one, HistoryFeature) for one in found):
         raise ArgumentError(f"history_features must be a list of HistoryFeature. Got {given!r:.80}")

@@ -82,7 +82,7 @@ class ContextModel:
         if self.emission.shape != wanted:
             raise ArgumentError(f"emission must be {list(wanted)}. Got {list(self.emission.shape)}")
         if len(set(self.labels)) != len(self.labels) or not self.labels:
-            raise ArgumentError("labels must be at least one, each once")
+            raise ArgumentError("labels must be distinct, and at least one")
         if described(self.history_features) != self.settings.history_features:
             raise ArgumentError("history_features must be those that settings name, in that order")
 
@@ -214,7 +214,7 @@ class ContextModel:
     def chain(self, sequences: Sequences, emissions: Tensor | None = None) -> ContextChain:
         """The distribution over the labels of sequences [b], the selected contexts being fixed.
 
-        For all questions that the model itself has no answer to, with derivatives: samples, k
+        For all other queries, with derivatives: samples, k
         best, entropy, moments, … `emissions` [p s] are scores of the labels of all positions, one
         sequence after the other, in place of those of the model: the output of a network, say,
         which log Z is then differentiable in.
@@ -320,7 +320,7 @@ class ContextModel:
         return f"ContextModel({self.describe()})"
 
     def save(self, path: str | Path) -> None:
-        """Write the model as safetensors, whole or not at all; without functions of histories."""
+        """Write the model as safetensors, atomically; without functions of histories."""
         arrays = {"emission": self.emission, **self.histories.to_arrays()}
         content = {
             "labels": list(self.labels),

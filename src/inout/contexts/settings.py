@@ -1,4 +1,4 @@
-"""`Settings`: what kind of context model it is."""
+"""`Settings`: the kind of a context model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from inout.kernels.lattice.arrays import Streams
 
 @dataclass(frozen=True)
 class Settings:
-    """What kind of context model it is."""
+    """The kind of a context model."""
 
     order: int = 4
     """Features are n-grams of up to so many labels, of which contexts remember all but one."""

@@ -1,4 +1,4 @@
-"""What to say about text that is not a program: the parser's surprise in a person's words."""
+"""Syntax errors of programs in plain words."""
 
 from __future__ import annotations
 

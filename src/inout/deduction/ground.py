@@ -306,7 +306,7 @@ class Grounding:
 
 
 def _alike(facts: Mapping[str, Facts]) -> dict[str, torch.Tensor]:
-    """The log-weights of all facts; those nobody gave take dtype and device of the others."""
+    """The log-weights of all facts; defaults take dtype and device of the others."""
     given = [f.log_weights for f in facts.values() if f.weighted]
     dtype, device = torch.float64, torch.device("cpu")
     if given:

@@ -57,5 +57,5 @@ class BracketedGrammar:
         return np.array([length(words) for words, _ in corpus], dtype=np.int64)
 
     def fingerprint(self) -> str:
-        """A text that tells this model from others."""
+        """A text that identifies this model."""
         return f"bracketed {self.grammar.to_text('json')}"

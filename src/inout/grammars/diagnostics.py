@@ -45,7 +45,7 @@ class Consistency:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """All that `diagnose` finds; `expectations` is None where Z of the start is 0 or infinite."""
+    """What `diagnose` finds; `expectations` is None where Z of the start is 0 or infinite."""
 
     undefined: tuple[str, ...]
     unreachable: tuple[str, ...]
@@ -78,9 +78,9 @@ def diagnose(grammar: Grammar, tolerance: float = TOLERANCE) -> Diagnosis:
 
 
 def unary_cycles(grammar: Grammar) -> tuple[UnaryCycle, ...]:
-    """The groups of nonterminals that derive themselves: their sentences have endless trees.
+    """The groups of nonterminals that derive themselves: infinitely many trees for a sentence.
 
-    Empty rules count: A → A B with B → ε is a cycle. Only rules that stand in some tree do.
+    Empty rules count: A → A B with B → ε is a cycle. Rules that occur in no tree do not.
 
     >>> unary_cycles(Grammar.from_text("S -> A | 'x'\\nA -> S B\\nB ->"))
     (UnaryCycle(nonterminals=('S', 'A'), rules=(0, 2)),)

@@ -46,9 +46,8 @@ class Grammar:
     """A start symbol, rules in order, and a log-weight for each rule; immutable.
 
     Rules are of any shape: right sides of any length (also none), of terminals, nonterminals or
-    both, with cycles. Weights need not be probabilities. A rule stands in a grammar once: given
-    twice it is an error, which most often it is in the file too. (NLTK keeps both, and counts
-    every tree that uses the rule twice; `duplicates="add"` adds up the weights.)
+    both, with cycles. Weights need not be probabilities. Duplicate rules are an error. (NLTK keeps
+    both, and counts every tree that uses the rule twice; `duplicates="add"` adds up the weights.)
 
     >>> g = Grammar.from_text("S -> NP 'runs' [0.9] | [0.1]\\nNP -> 'she'")
     >>> g
@@ -85,8 +84,8 @@ class Grammar:
     ) -> Grammar:
         """The grammar that a text describes in one of the formats nltk, lines, wsj and json.
 
-        The format is found by the content where none is given. `source` is the name that errors
-        call the text by, `start` replaces the start symbol of the text, and `log` says whether the
+        The format is detected by default. `source` is the name of the text in
+        errors, `start` replaces the start symbol of the text, and `log` says whether the
         weights of lines are logs. Mistakes raise `GrammarError` with line, column and caret.
 
         >>> g = Grammar.from_text("0.5\\tS S S\\n0.5\\tS a\\n")
@@ -166,7 +165,7 @@ class Grammar:
         return formats.write(self._table, self.numpy_log_weights, format, log=log)
 
     def save(self, path: str | Path, format: Format | None = None, *, log: bool = False) -> None:
-        """Write `to_text` to a file, whole or not at all; the format is by default the suffix's.
+        """Write `to_text` to a file, atomically; the format follows the suffix by default.
 
         `.cfg` and `.pcfg` are NLTK's format, `.tsv` lines, `.gr` wsj, `.json` json.
         """

@@ -34,7 +34,7 @@ def sample_trees(
 
     Inner nodes are nonterminals, leaves terminals; an empty rule is a node without children. The
     grammar must be proper, and its trees must have total probability 1 and a finite expected
-    size: `grammar.normalised()` makes such a grammar of any whose weights have a finite sum. Of
+    size: `grammar.normalised()` makes such a grammar of any whose weights have a finite sum. With
     the same seed, the first trees are the same whatever n is. O(rules of the trees).
 
     >>> grammar = Grammar.from_text("S -> 'a' S [0.5] | 'b' [0.5]")
@@ -70,7 +70,7 @@ def sample_sentences(
 def iterate_trees(
     grammar: Grammar, *, generator: torch.Generator | None = None, max_rules: int = MAX_RULES
 ) -> Iterator[Tree]:
-    """Trees as `sample_trees` draws them, one after the other, without end."""
+    """An endless iterator of trees as `sample_trees` draws them."""
     check_samplable(grammar)
     choices = _choices(grammar)
     right_sides = [symbols for _, symbols in grammar.rules.named()]
@@ -114,7 +114,7 @@ def _choices(grammar: Grammar) -> dict[str, tuple[list[float], list[int]]]:
 
 
 def check_samplable(grammar: Grammar) -> None:
-    """Raise ArgumentError, which says why and what helps, where trees cannot be drawn."""
+    """Raise an ArgumentError that says why, and what helps, where trees cannot be drawn."""
     found = consistency(grammar)
     helps = "; grammar.normalised() makes probabilities of the weights"
     if not found.proper:
@@ -129,7 +129,7 @@ def check_samplable(grammar: Grammar) -> None:
         )
     if found.consistent is False:
         raise ArgumentError(
-            "the probabilities of all finite trees must sum to 1, or some drawings never end. "
+            "the probabilities of all finite trees must sum to 1, or sampling may never end. "
             f"Got a spectral radius of {found.spectral_radius:.6g}, above 1{helps}"
         )
     if found.consistent is None or not np.isfinite(expected(grammar).rules):
@@ -140,6 +140,6 @@ def check_samplable(grammar: Grammar) -> None:
 
 
 def _uniform(generator: torch.Generator | None) -> Iterator[float]:
-    """Numbers of at least 0 and below 1, without end."""
+    """An endless iterator of numbers in [0, 1)."""
     while True:
         yield from torch.rand(_BLOCK, generator=generator, dtype=torch.float64).tolist()

@@ -19,7 +19,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class UnaryCycle:
-    """Nonterminals that derive each other over the same words, hence without end.
+    """Nonterminals that derive each other over the same words, again and again.
 
     `rules` are the numbers of the rules of one shortest cycle, through the first of them.
     """

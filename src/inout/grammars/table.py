@@ -18,7 +18,7 @@ _Array = TypeVar("_Array", bound=np.ndarray)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RuleTable(Sequence[Rule]):
-    """Different rules in order, stored as numbers; `Rule` objects are made when asked for.
+    """Distinct rules in order, stored as numbers; `Rule` objects are made lazily.
 
     Nonterminals and terminals are numbered in the order in which the rules name them, but the
     start symbol is nonterminal 0. In `rhs` the number n ≥ 0 is nonterminal n and −1−n terminal n.
@@ -40,7 +40,7 @@ class RuleTable(Sequence[Rule]):
 
     @staticmethod
     def of(start: str, rules: Iterable[Rule]) -> RuleTable:
-        """The table of different rules in this order; a rule given twice raises ArgumentError."""
+        """The table of these rules in order; duplicate rules raise ArgumentError."""
         if isinstance(rules, RuleTable) and rules.start == start:
             return rules
         builder = TableBuilder()
@@ -69,13 +69,6 @@ class RuleTable(Sequence[Rule]):
         inner = np.bincount(self.owners, weights=self.rhs >= 0, minlength=len(self))
         counts: list[int] = inner.astype(np.int64).tolist()
         return counts
-
-    @cached_property
-    def symbol_numbers(self) -> dict[Symbol, int]:
-        """The number of each symbol as it stands in `rhs`."""
-        numbers: dict[Symbol, int] = {name: n for n, name in enumerate(self.nonterminals)}
-        numbers.update({Terminal(text): -1 - n for n, text in enumerate(self.terminals)})
-        return numbers
 
     @cached_property
     def rule_numbers(self) -> dict[Rule, int]:
@@ -122,7 +115,7 @@ class RuleTable(Sequence[Rule]):
             yield Rule(lhs, rhs)
 
     def named(self) -> Iterator[tuple[str, tuple[Symbol, ...]]]:
-        """Left side and right side of every rule, quicker than one by one."""
+        """Left side and right side of every rule; faster than indexing."""
         terminals = [Terminal(text) for text in self.terminals]
         rhs = [self.nonterminals[n] if n >= 0 else terminals[-1 - n] for n in self.rhs.tolist()]
         offsets = self.offsets.tolist()
@@ -154,7 +147,7 @@ class RuleTable(Sequence[Rule]):
 
 
 class TableBuilder:
-    """Collects rules for a `RuleTable`, and finds those that come twice."""
+    """Collects rules for a `RuleTable`, and finds duplicates."""
 
     def __init__(self) -> None:
         self._nonterminals: dict[str, int] = {}
@@ -210,7 +203,7 @@ def table_of_numbers(
     lhs: Sequence[int],
     sides: Sequence[Sequence[int]],
 ) -> RuleTable:
-    """The table of different rules given by numbers of symbols; the start symbol is number 0."""
+    """The table of distinct rules given by numbers of symbols; the start symbol is number 0."""
     arities = np.fromiter(map(len, sides), np.int64, len(sides))
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(arities)])
     rhs = np.fromiter((n for side in sides for n in side), np.int32, int(offsets[-1]))

@@ -97,7 +97,7 @@ class Vocabulary:
     """Words that stand for themselves: in a corpus, those seen more often than the threshold."""
 
     classes: Mapping[str, int] = field(default_factory=dict)
-    """How often each class was seen among the rare words of the corpus; 0 where nobody counted."""
+    """How often each class was seen among the rare words of the corpus; 0 where unknown."""
 
     options: SignatureOptions = SignatureOptions()
 
@@ -210,4 +210,4 @@ class Vocabulary:
             words, classes = frozenset(data["words"]), dict(data["classes"])
             return cls(words, classes, SignatureOptions(**options))
         except (KeyError, TypeError, ValueError) as error:
-            raise ArgumentError(f"this is no description of a vocabulary: {error}") from error
+            raise ArgumentError(f"this is not a description of a vocabulary: {error}") from error

@@ -73,5 +73,5 @@ def _features(rows: Sequence[Sequence[str]], shapes: Sequence[str], here: int) -
 
 
 def _at(rows: Sequence[Sequence[str]], here: int, column: int) -> str:
-    """What stands there; nothing beyond the ends."""
+    """The value at a place; nothing beyond the ends."""
     return rows[here][column] if 0 <= here < len(rows) else ""

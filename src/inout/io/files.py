@@ -39,7 +39,7 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a UTF-8 file as `write_bytes` does: whole or not at all."""
+    """Write a UTF-8 file atomically, as `write_bytes` does."""
     try:
         data = text.encode("utf-8")
     except UnicodeEncodeError as error:

@@ -26,7 +26,7 @@ _UNREADABLE = (
 def write_model(
     path: str | Path, key: str, version: int, content: Mapping[str, Any], arrays: Arrays
 ) -> None:
-    """Write a model, whole or not at all; its kind is known by the `key` of its content."""
+    """Write a model atomically; the `key` of its content tells its kind."""
     try:
         described = json.dumps({"version": version, **content})
     except (TypeError, ValueError) as error:

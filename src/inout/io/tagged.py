@@ -55,11 +55,11 @@ class TaggedSequence:
 def read_tagged(
     path: str | Path, form: Form = "features", *, columns: int | None = None
 ) -> Iterator[TaggedSequence]:
-    r"""The sequences of a file one after the other, as they are asked for.
+    r"""The sequences of a file, read lazily.
 
-    Mistakes raise `FileError` with their line. A feature that stands twice at a position counts
-    twice. The file may be compressed (`.xz`, `.gz`). In the form `conll` lines of so many `columns`
-    (by default 1, the words) have no label; that of other lines is the last column.
+    Mistakes raise `FileError` with their line. A duplicate feature at a position counts twice.
+    The file may be compressed (`.xz`, `.gz`). In the form `conll` lines of so many `columns` (by
+    default 1, the words) have no label; that of other lines is the last column.
 
     O(size of the file) time, O(longest sequence) memory.
 
@@ -105,7 +105,7 @@ def write_tagged(
     sequences: Iterable[Sequence[Mapping[str, float] | Iterable[str]]],
     labels: Iterable[Sequence[str]] | None = None,
 ) -> None:
-    r"""Write sequences in the form `features`, whole or not at all; without labels, `?` for each.
+    r"""Write sequences in the form `features`, atomically; without labels, `?` for each.
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "train.tsv"

@@ -1,4 +1,4 @@
-"""`LatentGrammar`: a latent model with all that is needed to parse text with it, and its file."""
+"""`LatentGrammar`: a latent model with everything needed to parse text, and its file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class LatentGrammar:
             raise ArgumentError("model and skeletal must have the same Skeleton")
 
     def save(self, path: str | Path) -> None:
-        """Write the grammar as safetensors, whole or not at all."""
+        """Write the grammar as safetensors, atomically."""
         skeleton = self.model.skeleton
         arrays: dict[str, NDArray[Any]] = {
             "parameters": self.model.parameters,

@@ -35,10 +35,10 @@ class TreeLikelihood:
     """The log-probability of each of many trees, summed over the latent values of all nodes.
 
     Called with log-weights [p] it gives log p [t], −inf for trees without probability; weights
-    below 1e-290 count as zero, which `LPCFG.tree_log_probs` does not do. Its
+    below 1e-290 count as zero, unlike in `LPCFG.tree_log_probs`. Its
     gradient is expected counts, by one inside and one outside pass. O(nodes · m³) time; a vector
     of m numbers for each node in memory. Second and higher derivatives are those of the reference
-    in torch, and as slow as it is.
+    in torch, which is slow.
 
     The trees are cut into a fixed number of parts, each one thread's, so results do not depend on
     the number of threads.
@@ -78,7 +78,7 @@ class TreeLikelihood:
 
     @cached_property
     def _work(self) -> int:
-        """Elementary operations in a pass, about."""
+        """The approximate number of elementary operations in a pass."""
         return sum(len(graph.heads) for graph in self.graphs) * int(self.rules.sizes.max()) ** 3
 
 

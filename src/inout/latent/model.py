@@ -131,7 +131,7 @@ class LPCFG:
         return (np.diff(self._own(corpus).offsets) + 1) // 2
 
     def fingerprint(self) -> str:
-        """A digest of all rules and sizes, which with the parameters say everything."""
+        """A digest of all rules and sizes, which with the parameters determine the model."""
         skeleton = self.skeleton
         sha = hashlib.sha256(repr((skeleton.nonterminals, skeleton.words)).encode())
         for array in (skeleton.binary, skeleton.lexical, self.sizes):

@@ -30,7 +30,7 @@ def refined_grammar(model: LPCFG, start: str = "TOP") -> Grammar:
     if not model.is_nonnegative:
         raise ArgumentError("model must have no negative parameters to be an ordinary grammar")
     if start in model.skeleton.nonterminals:
-        raise ArgumentError(f"start must be no nonterminal of the model. Got {start!r}")
+        raise ArgumentError(f"start must not be a nonterminal of the model. Got {start!r}")
     layout, skeleton = model.layout, model.skeleton
     names = [
         [name] if size == 1 else [f"{name}_{h}" for h in range(size)]

@@ -57,5 +57,5 @@ class TrainingSet:
         return treebank_model(self.trees)
 
     def grammar(self, model: LPCFG, **training: Any) -> LatentGrammar:
-        """A model of these trees with all that is needed to parse with it."""
+        """A model of these trees with everything needed to parse."""
         return LatentGrammar(model, self.skeletal, self.vocabulary, training)

@@ -102,8 +102,8 @@ def fit_alignment(
     learn still better with 1 than with 0.1.
 
     `order`: n-grams up to this length have weights, or `only_longest`; one gets its weights where
-    its gradient is beyond ±least. `symbols` and `letters` are those of the examples unless more
-    are known. `settings` are those of `AlignmentSettings`. `generator` draws the order of each
+    its gradient is beyond ±least. By default `symbols` and `letters` are those of the
+    examples. `settings` are those of `AlignmentSettings`. `generator` draws the order of each
     epoch; `after(seen, model, stats)` is called after each example.
 
     >>> inputs, outputs = [["A", "B"], ["B"], ["B", "A"]], ["xyy", "yy", "yyx"]
@@ -159,7 +159,7 @@ class Examples:
         outputs: Sequence[Sequence[str]],
         targets: Sequence[Targets | None] | None = None,
     ) -> Examples:
-        """The examples of a model; their targets are the outputs unless others are given."""
+        """The examples of a model; by default their targets are the outputs."""
         return Examples(
             [model.columns([numbers]) for numbers in model.numbered_inputs(inputs)],
             list(targets or [model.targets([output]) for output in outputs]),

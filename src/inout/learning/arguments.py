@@ -99,6 +99,6 @@ def checked_generator(generator: Any, *, needed: bool) -> torch.Generator | None
 
 
 def checked_progress(progress: Any) -> None:
-    """Raise unless progress can be told."""
+    """Refuse a `progress` that is neither a flag nor a function."""
     if not (isinstance(progress, bool) or callable(progress)):
         raise ArgumentError(f"progress must be True, False or a function. Got {progress!r:.80}")

@@ -42,7 +42,7 @@ class Checkpoint:
     def opened(
         path: str | Path, kind: str, identity: Mapping[str, str], *, resume: bool
     ) -> tuple[Checkpoint, Any]:
-        """The checkpoint and the state to go on with: None for a run from the beginning.
+        """The checkpoint and the state to resume from: None for a run from the beginning.
 
         Raises where a file would be overwritten, or is not a checkpoint of this run.
         """
@@ -102,7 +102,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise FileError(f"{path}: there is no checkpoint to go on with") from None
+        raise FileError(f"{path}: there is no checkpoint to resume") from None
     except OSError as error:
         raise FileError(f"{path}: {error.strerror or error}") from error
     try:
@@ -110,7 +110,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         (size,) = struct.unpack("<Q", data[:8])
         content = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["inout"])
     except (SafetensorError, struct.error, ValueError, KeyError, TypeError) as error:
-        raise FileError(f"{path}: this is no checkpoint, or a damaged one") from error
+        raise FileError(f"{path}: this is not a checkpoint, or a damaged one") from error
     if content.get("version") != VERSION:
         raise FileError(
             f"{path}: the checkpoint must have version {VERSION}. Got {content.get('version')}"
@@ -163,7 +163,7 @@ def digest(value: Any) -> str:
 
 
 def model_digest(model: GenerativeModel, parameters: Parameters) -> str:
-    """A digest of a model: its structure, as far as it tells it, and its parameters."""
+    """A digest of a model: its structure, where it has a fingerprint, and its parameters."""
     if hasattr(model, "fingerprint"):
         structure = model.fingerprint()
     elif isinstance(model, Grammar):

@@ -35,7 +35,7 @@ Numbers = Tensor | NDArray[np.float64] | Sequence[float]
 
 @dataclass(frozen=True, slots=True)
 class ConditionalResult:
-    """The weights that conditional training found, and how."""
+    """The result of conditional training."""
 
     log_weights: Float[Tensor, " p"]
     objectives: tuple[float, ...]  # at the beginning, then after each iteration
@@ -78,7 +78,7 @@ def fit_conditional(
     objective changes by at most `tolerance` · max(1, |objective|), or after `max_iterations`.
     `checkpoint`, `resume` and `progress` are as for `em`.
 
-    Time: one log Z with gradient for each iteration, at times a few more.
+    Time: one log Z with gradient per iteration, sometimes a few more.
 
     >>> import torch
     >>> from inout import LinearChain
@@ -116,7 +116,7 @@ def fit_conditional(
     max_iterations = at_least("max_iterations", max_iterations, 0)
     checked_progress(progress)
     if resume and checkpoint is None:
-        raise ArgumentError("resume needs the checkpoint to go on with. Got checkpoint=None")
+        raise ArgumentError("resume needs a checkpoint. Got checkpoint=None")
     kept = state = None
     if checkpoint is not None:
         identity = {
@@ -243,7 +243,7 @@ class _Search:
         self.clock = Clock(tolerance, max_iterations, 1)
 
     def go_on(self, state: dict[str, Any] | None, tell: Callback) -> None:
-        """Iterate to the end, from the beginning or from the state of a checkpoint."""
+        """Iterate to the end, from the start or from a checkpoint."""
         if state is not None:
             self._restore(state)
         here = self._at(self.weights)

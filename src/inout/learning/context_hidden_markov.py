@@ -48,7 +48,7 @@ def fit_context_hidden_markov(
 
     Each pass over the corpus selects contexts under the emissions so far, counts in them how
     often each label is expected to emit each symbol, adds `smoothing`, and divides by the sums.
-    `after` is told about each pass.
+    `after` is called after each pass.
 
     The likelihoods of the passes are those of different models, and may fall. With the contexts of
     the start fixed they cannot: that is `em(model, corpus, prior=Additive(smoothing))`. From

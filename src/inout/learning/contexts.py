@@ -30,7 +30,7 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """What training tells about itself: how far it is, and how it goes."""
+    """A progress report of training."""
 
     epoch: int
     epochs: int
@@ -128,9 +128,11 @@ def fit_contexts(
 def _checked_labels(sequences: Sequences, tags: Sequence[Sequence[str]]) -> list[str]:
     """All labels, in order, of data in which every position has one."""
     if len(sequences) != len(tags):
-        raise ArgumentError(f"tags must be {len(sequences)}, as sequences. Got {len(tags)}")
+        raise ArgumentError(
+            f"tags must be one list for each of {len(sequences)} sequences. Got {len(tags)}"
+        )
     if not len(sequences):
-        raise ArgumentError("sequences must be at least one. Got none")
+        raise ArgumentError("sequences must not be empty")
     for number, (sequence, own) in enumerate(zip(sequences, tags, strict=True)):
         if len(sequence) != len(own):
             raise ArgumentError(
@@ -174,7 +176,7 @@ class Training:
     _missing: int = 0
 
     def adagrad(self, step: float, delta: float) -> ContextModel:
-        """One step for each example."""
+        """One step per example."""
         model, seen = self.model, self.seen
         weights, histories = model.emission, model.histories
         gradient, squares = np.zeros_like(weights), np.zeros_like(weights)
@@ -253,7 +255,7 @@ class Training:
         self._length += length
 
     def report(self, epoch: int) -> None:
-        """Tell what happened, if it is time."""
+        """Send the report, if it is due."""
         is_end = self.examples % len(self.seen.lengths) == 0
         if self.examples % self.every and not is_end:
             return

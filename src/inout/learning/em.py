@@ -36,7 +36,7 @@ Model = TypeVar("Model", bound=GenerativeModel)
 
 @dataclass(frozen=True, slots=True)
 class EMRun:
-    """What happened from one starting point."""
+    """The course of EM from one starting point."""
 
     log_likelihoods: tuple[float, ...]  # of the starting point, then after each iteration
     objectives: tuple[float, ...]  # the same with the log of the prior in it
@@ -51,14 +51,14 @@ class EMRun:
 
 @dataclass(frozen=True, slots=True)
 class EMResult(Generic[Model]):
-    """The model that EM found, and how; the numbers are those of the best starting point."""
+    """The result of EM; the numbers are those of the best starting point."""
 
     model: Model
     log_likelihoods: tuple[float, ...]  # of the starting point, then after each iteration
     objectives: tuple[float, ...]  # the same with the log of the prior in it
     converged: bool
     left_out: tuple[int, ...]  # numbers of the sentences without analysis
-    perplexity: float | None  # for each word; None where the model does not know its words
+    perplexity: float | None  # per word; None where the number of words is unknown
     expected_counts: Float[Tensor, " p"]  # under the model
     best: int  # number of the best starting point: 0 is the model, then `starts`, then random ones
     runs: tuple[EMRun, ...]  # one for each starting point
@@ -100,14 +100,14 @@ def em(
     It starts from the model's own weights, then from each of `starts` (log-weights [p] or models),
     then from `restarts` random points, drawn uniformly with the `generator`; the best is kept.
     Distributions of a starting point that do not sum to 1 are normalised first. A weight of zero
-    stays zero. A distribution that is never used keeps its weights, if no prior says otherwise.
+    stays zero. A distribution that is never used keeps its weights, unless a prior changes them.
     Sentences without analysis are left out, and listed in the result.
 
     With `checkpoint` the state is written to that file after every iteration; `resume=True` goes
     on from there and gives the result of an undisturbed run, bit for bit. `progress` is a function
     of `Progress`, or True for a bar on the terminal.
 
-    Time: one log Z with gradient for each iteration.
+    Time: one log Z with gradient per iteration.
 
     >>> import torch
     >>> from inout.learning import HiddenMarkovModel
@@ -142,7 +142,7 @@ def em(
     )
     checked_progress(progress)
     if resume and checkpoint is None:
-        raise ArgumentError("resume needs the checkpoint to go on with. Got checkpoint=None")
+        raise ArgumentError("resume needs a checkpoint. Got checkpoint=None")
     kept = state = None
     if checkpoint is not None:
         identity = settings.identity(model, sentences)
@@ -206,7 +206,7 @@ class _Settings:
 
 @dataclass(slots=True)
 class _Run:
-    """A run under way; with `found` None its starting point is still to be evaluated."""
+    """A run in progress; while `found` is None its starting point is not evaluated yet."""
 
     number: int
     log_weights: NDArray[np.float64]

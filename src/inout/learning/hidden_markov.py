@@ -166,7 +166,7 @@ class HiddenMarkovModel:
         return np.array([len(sequence) for sequence in corpus], np.int64)
 
     def fingerprint(self) -> str:
-        """The sizes, which with the parameters say everything."""
+        """The sizes, which with the parameters determine the model."""
         return f"HiddenMarkovModel {list(self._emission.shape)}"
 
     def __repr__(self) -> str:

@@ -120,7 +120,7 @@ def as_array(name: str, values: Any, size: int) -> Float[np.ndarray, " p"]:
 
 
 def sentence_lengths(model: GenerativeModel, corpus: Any) -> Int[np.ndarray, " b"] | None:
-    """The number of words of each sentence; None where nobody knows."""
+    """The number of words of each sentence; None where unknown."""
     if hasattr(model, "lengths"):
         return np.asarray(model.lengths(corpus), np.int64)
     try:

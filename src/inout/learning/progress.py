@@ -25,7 +25,7 @@ class Progress:
     max_iterations: int
     log_likelihood: float
     objective: float
-    perplexity: float | None  # for each word; None where nobody knows how many words there are
+    perplexity: float | None  # per word; None where the number of words is unknown
     iterations_left: int  # of this run, as far as can be told
     seconds_left: float | None  # of all runs, as far as can be told
 

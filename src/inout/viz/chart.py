@@ -86,6 +86,6 @@ def _cell(
 
 
 def _digits(value: float) -> str:
-    """Two digits; a thing that is not certain does not look so."""
+    """Two digits; what is not certain is never shown as 1."""
     text = f"{value:.2f}"
     return "&gt;.99" if text == "1.00" and value < 0.9995 else text.removeprefix("0")

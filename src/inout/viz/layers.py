@@ -137,7 +137,7 @@ def coordinates(layers: Layers, order: list[list[int]], gap: float) -> list[floa
     """The x of every vertex: close to its neighbours' mean, in order, at least `gap` apart.
 
     Each layer in turn is solved exactly as a least-squares problem with the distances as
-    constraints (isotonic regression by pooling), O(vertices) a layer.
+    constraints (isotonic regression by pooling), O(vertices) per layer.
     """
     x = [0.0] * len(layers.layer)
     for layer in order:

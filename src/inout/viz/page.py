@@ -58,11 +58,6 @@ def paragraph(text: str) -> Html:
     return Html(f"<p>{escape(text)}</p>")
 
 
-def preformatted(text: str) -> Html:
-    """Plain text set as it stands, such as a tree drawn with characters."""
-    return Html(f"<pre>{chr(10).join(map(escape, text.splitlines()))}</pre>")
-
-
 def table(
     rows: Sequence[Sequence[Cell]],
     headers: Sequence[str],

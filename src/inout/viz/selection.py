@@ -41,7 +41,7 @@ def best_part(graph: Graph, max_nodes: int, max_edges: int | None = None) -> Par
     already chosen is added with its tails, so that what is shown hangs together. (The items with
     the highest counts alone would not: every word of a sentence has count one, and would fill
     the picture with words and no tree.) Then all edges between chosen items are shown, or the
-    best of them, `max_edges` in all (four an item unless told). O((e + v) log e) time.
+    best of them, `max_edges` in all (by default four per item). O((e + v) log e) time.
 
     >>> from .model import HyperEdge, Node
     >>> nodes = [Node(0, "a", "axiom"), Node(1, "b", "axiom"), Node(2, "S", level=1)]

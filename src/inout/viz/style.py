@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from .labels import escape
 
 FONT = '"Helvetica Neue",Helvetica,Arial,"Liberation Sans",sans-serif'
-MONO = 'ui-monospace,"SF Mono",Menlo,Consolas,"DejaVu Sans Mono",monospace'
 
 _LIGHT = (
     "--io-paper:#ffffff;--io-ink:#17212b;--io-soft:#5d6b7a;--io-rule:#dbe1e8;"
@@ -93,8 +92,6 @@ HTML_CSS = f"""\
 border-bottom:1px solid var(--io-rule)}}
 .inout p{{margin:.5em 0;max-width:46em}}
 .inout .io-lead,.inout figcaption{{color:var(--io-soft)}}
-.inout pre{{font:13px/1.35 {MONO};overflow-x:auto;margin:.6em 0;padding:.7em .9em;\
-border:1px solid var(--io-rule);border-radius:6px;background:none;color:inherit}}
 .inout .io-scroll{{overflow-x:auto}}
 .inout table{{border-collapse:collapse;font-size:14px;margin:.6em 0;\
 font-variant-numeric:tabular-nums}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -21,7 +20,7 @@ _LEVELS = " ▁▂▃▄▅▆▇█"
 
 
 def tree(node: TreeNode, max_indent: int = 100) -> str:
-    """The tree drawn with box characters, one node a line, notes aligned in a column.
+    """The tree drawn with box characters, one node per line, notes aligned in a column.
 
     Below `max_indent` levels the lines stop moving right and say how many levels were cut, so a
     chain of thousands of nodes stays linear in size: O(v max_indent) characters.
@@ -50,30 +49,6 @@ def tree(node: TreeNode, max_indent: int = 100) -> str:
     return "\n".join(
         text + " " * (column - width) + note if note else text for text, width, note in lines
     )
-
-
-def compact_tree(node: TreeNode) -> str:
-    """The tree in brackets on one line; a label that could be misread stands in quotes.
-
-    >>> compact_tree(TreeNode("S", (TreeNode("NP", (TreeNode("I"),)), TreeNode("a b"))))
-    '(S (NP I) "a b")'
-    """
-    pieces: list[str] = []
-    stack: list[TreeNode | str] = [node]
-    while stack:
-        here = stack.pop()
-        if isinstance(here, str):
-            pieces.append(here)
-            continue
-        name = _atom(here.label)
-        if not here.children:
-            pieces.append(name)
-            continue
-        pieces.append("(" + name)
-        stack.append(")")
-        for child in reversed(here.children):
-            stack += [child, " "]
-    return "".join(pieces)
 
 
 def forest(graph: Graph, max_items: int = 100) -> str:
@@ -119,7 +94,7 @@ def forest(graph: Graph, max_items: int = 100) -> str:
 def table(rows: Sequence[Sequence[Cell]], headers: Sequence[str], align: str | None = None) -> str:
     """Rows set in aligned columns under a ruled header.
 
-    `align` has one letter a column: l, r or c. Left out, columns of numbers go to the right.
+    `align` has one letter per column: l, r or c. Left out, columns of numbers go to the right.
     Floats are shown with three decimals and None as an empty cell.
 
     >>> print(table([["NP", 0.5], ["VP", 12.25]], ["item", "count"]))
@@ -154,14 +129,14 @@ def bar(value: float, width: int = 10) -> str:
 
 
 def bars(labels: Sequence[str], values: Sequence[float], width: int = 20) -> str:
-    """One line a value: label, bar and number, aligned.
+    """One line per value: label, bar and number, aligned.
 
     >>> print(bars(["NP", "VP"], [0.75, 0.25], width=4))
     NP  ███   0.750
     VP  █     0.250
     """
     if len(labels) != len(values):
-        raise ArgumentError(f"expected one label a value. Got {len(labels)} and {len(values)}")
+        raise ArgumentError(f"expected one label per value. Got {len(labels)} and {len(values)}")
     names = [clean(label) for label in labels]
     column = max(map(cells, names), default=0)
     return "\n".join(
@@ -206,7 +181,7 @@ def format_cell(cell: Cell) -> str:
 def column_alignment(
     rows: Sequence[Sequence[Cell]], headers: Sequence[str], align: str | None = None
 ) -> str:
-    """One letter a column, as given, or else r for columns of numbers and l for the others."""
+    """One letter per column: as given, or else r for columns of numbers and l for the others."""
     for number, row in enumerate(rows):
         if len(row) != len(headers):
             raise ArgumentError(f"row {number} must have {len(headers)} cells. Got {len(row)}")
@@ -227,8 +202,3 @@ def _is_number(cell: Cell) -> bool:
 def _way(edge: HyperEdge, labels: dict[NodeId, str], joint: str) -> str:
     tails = joint.join(labels[tail] for tail in edge.tails) or "(no tails)"
     return tails if edge.weight is None else f"{edge.weight:.2f}  {tails}"
-
-
-def _atom(label: str) -> str:
-    plain = label and not any(c.isspace() or c in '()"' for c in label)
-    return clean(label if plain else json.dumps(label, ensure_ascii=False))

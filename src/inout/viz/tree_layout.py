@@ -108,7 +108,7 @@ def _tidy(children: Sequence[Sequence[int]], widths: Sequence[float]) -> list[fl
 
 @dataclass(slots=True)
 class _Contour:
-    """Left and right outline of a subtree, one entry a level, the root's level last.
+    """Left and right outline of a subtree, one entry per level, the root's level last.
 
     Stored values need `shift` added, which moves a whole subtree in O(1).
     """

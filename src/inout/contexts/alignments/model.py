@@ -38,7 +38,7 @@ _KEY, _WHAT = "inout-alignment", "alignment model"
 
 @dataclass(frozen=True)
 class AlignedOutput:
-    """An output with its best alignment; neither where a beam has lost all that there was."""
+    """An output with its best alignment; both None where the beam lost every alignment."""
 
     output: tuple[str, ...]
     log_probability: float
@@ -218,7 +218,7 @@ class AlignmentModel:
             yield alignment_of_actions(path, symbols, self.letters) if path else None
 
     def save(self, path: str | Path) -> None:
-        """Write the model as safetensors, whole or not at all."""
+        """Write the model as safetensors, atomically."""
         lengths = self.histories.streams.lengths
         settings = asdict(self.settings)
         if settings["escape"] == -math.inf:
@@ -262,7 +262,7 @@ def _numbers(name: str, numbers: dict[str, int], strings: Sequence[str]) -> list
 def _same_number(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
     if len(inputs) != len(outputs):
         raise ArgumentError(
-            f"inputs and outputs must be as many. Got {len(inputs)} and {len(outputs)}"
+            f"inputs and outputs must have the same length. Got {len(inputs)} and {len(outputs)}"
         )
 
 

@@ -45,7 +45,7 @@ def read(
     duplicates: Duplicates = "error",
     log: bool | None = None,
 ) -> Reading:
-    """The rules and log-weights of a text, whose format is found where none is given."""
+    """The rules and log-weights of a text; the format is detected by default."""
     if duplicates not in get_args(Duplicates):
         raise ArgumentError(f'duplicates must be "error" or "add". Got {duplicates!r}')
     chosen = detect(source) if format is None else _known(format)
@@ -70,7 +70,7 @@ def write(
 
 
 def detect(source: Source) -> Format:
-    """The format of a text, by its first rule (or header, or brace); GrammarError if by none.
+    """The format of a text, by its first rule, header or brace; GrammarError if there is none.
 
     >>> detect(Source.of("S -> 'a' [0.5]", None)), detect(Source.of("0.5 S a", None))
     ('nltk', 'lines')
@@ -87,12 +87,12 @@ def detect(source: Source) -> Format:
         if fields and fields[0][0] not in "#%|":
             raise source.error(
                 offset + line.index(fields[0]),
-                "this is the first line of no format of grammars: expected LEFT -> RIGHT (nltk), "
+                "this is not the first line of any grammar format: expected LEFT -> RIGHT (nltk), "
                 "WEIGHT LEFT RIGHT (lines), a header with start=SYMBOL (wsj) or {...} (json)",
             )
         offset += len(line) + 1
     what = "only comments and directives" if text.strip() else "an empty text"
-    raise source.error(len(text.rstrip()), f"a grammar has rules: expected some, found {what}")
+    raise source.error(len(text.rstrip()), f"expected rules, found {what}")
 
 
 def _by_line(line: str, fields: list[str]) -> Format | None:
@@ -112,7 +112,7 @@ def _by_line(line: str, fields: list[str]) -> Format | None:
 
 
 def format_of_path(path: str) -> Format:
-    """The format that a file's name asks for; ArgumentError where it asks for none."""
+    """The format of a file by its suffix; ArgumentError for an unknown suffix."""
     for suffix, format in _SUFFIXES.items():
         if path.endswith(suffix):
             return format  # type: ignore[return-value]

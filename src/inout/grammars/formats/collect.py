@@ -18,7 +18,7 @@ Duplicates = Literal["error", "add"]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a text says: the rules, and a log-weight for each."""
+    """The content of a text: the rules, and a log-weight for each."""
 
     table: RuleTable
     log_weights: NDArray[np.float64]  # [r]
@@ -36,7 +36,7 @@ class Collector(TableBuilder):
         self._declared: tuple[str, int] | None = None
 
     def rule(self, lhs: int, rhs: tuple[int, ...], log_weight: float, place: int) -> None:
-        """Take one more rule that stands at `place`; the same rule twice is an error or adds up."""
+        """Add the rule at `place`; a duplicate rule is an error or adds its weight."""
         first = self.add(lhs, rhs)
         if first is None:
             self._log_weights.append(log_weight)
@@ -49,23 +49,22 @@ class Collector(TableBuilder):
             line = self._source.line_number(self._places[first])
             raise self._source.error(
                 place,
-                f"this rule stands on line {line} already; expected each rule once "
-                '(duplicates="add" adds up the weights)',
+                f'duplicate rule, already on line {line} (duplicates="add" adds up the weights)',
             )
 
     def declare_start(self, name: str, place: int) -> None:
         """Take the start symbol that the text declares at `place`."""
         if self._declared is not None:
             line = self._source.line_number(self._declared[1])
-            raise self._source.error(place, f"the start symbol is declared on line {line} already")
+            raise self._source.error(place, f"the start symbol is already declared on line {line}")
         self._declared = (name, place)
 
     def reading(self, start: str | None, *, first_is_start: bool = True) -> Reading:
-        """The rules with the start symbol asked for, or declared, or else the first left side."""
+        """The rules, with the given start symbol, or the declared one, or the first left side."""
         if not len(self):
             text = self._source.text
-            what = "expected at least one rule" if text.strip() else "the text is empty"
-            raise self._source.error(len(text.rstrip()), f"a grammar has rules: {what}")
+            what = "none" if text.strip() else "an empty text"
+            raise self._source.error(len(text.rstrip()), f"expected rules, found {what}")
         lefts = {rule[0] for rule in self._rules}
         if start is not None:
             if self._nonterminals.get(start) not in lefts:

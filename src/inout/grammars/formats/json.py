@@ -66,7 +66,7 @@ def _read(source: Source, data: Any, start: str | None, duplicates: Duplicates) 
         # Places are found only when an error asks for them, so a repeated rule is found here.
         first = collector._rules.get((head, *codes))
         if first is not None and duplicates == "error":
-            raise _Wrong(("rules", number), f"this rule is rule {first} already, counted from 0")
+            raise _Wrong(("rules", number), f"duplicate of rule {first}, counted from 0")
         collector.rule(head, codes, value, 0)
     named = data["start"] if start is None else start
     if named not in {row[0] for row in rules} and rules and start is None:
@@ -99,7 +99,7 @@ def _log_weight(value: Any, path: _Path) -> float:
 
 
 def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _error(source: Source, wrong: _Wrong) -> GrammarError:
@@ -140,7 +140,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def write(table: RuleTable, log_weights: NDArray[np.float64]) -> str:
-    """A JSON object with one rule a line: `["S", ["NP", {"terminal": "a"}], log-weight]`."""
+    """A JSON object with one rule per line: `["S", ["NP", {"terminal": "a"}], log-weight]`."""
     dump = json.JSONEncoder(ensure_ascii=False).encode
 
     def plain(symbol: Symbol) -> Any:

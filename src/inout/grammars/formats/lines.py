@@ -1,4 +1,4 @@
-"""The format `weight<TAB>lhs rhs...`: one rule a line, its weight first."""
+"""The format `weight<TAB>lhs rhs...`: one rule per line, its weight first."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _check_quotes(source: Source, offset: int, line: str) -> None:
 
 
 def write(table: RuleTable, log_weights: NDArray[np.float64], *, log: bool = False) -> str:
-    """The rules one a line after their weights, or with `log` their log-weights."""
+    """The rules, one per line, after their weights, or with `log` their log-weights."""
     lefts = {table.nonterminals[n] for n in set(table.lhs.tolist())}
     names = {name: _bare(name) for name in table.nonterminals}
     texts = {text: _terminal(text, names) for text in table.terminals}

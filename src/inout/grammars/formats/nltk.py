@@ -35,7 +35,7 @@ _TOKEN = re.compile(
 def read(source: Source, *, start: str | None, duplicates: Duplicates) -> Reading:
     """The rules of a text in NLTK's format.
 
-    One left side a line, its right sides separated by `|`; a line that ends in a backslash, or
+    One left side per line, its right sides separated by `|`; a line that ends in a backslash, or
     one that starts with `|`, continues. A right side may be empty. A weight in brackets ends a
     right side, and is 1 where there is none. `%start S` names the start symbol, which is otherwise
     the first left side. `#` starts a comment where a symbol could start.
@@ -135,7 +135,7 @@ def _complaint(line: str, at: int) -> str:
 
 
 def write(table: RuleTable, log_weights: NDArray[np.float64]) -> str:
-    """The rules one a line, without weights where all are 1.
+    """The rules, one per line, without weights where all are 1.
 
     Raises ArgumentError for symbols that the format cannot express: nonterminals with quotes,
     brackets, bars or blanks, and terminals with both kinds of quotes or with line ends.

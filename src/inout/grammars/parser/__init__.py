@@ -1,1 +1,1 @@
-"""Sentences under grammars of any shape: the parser and all that it answers with."""
+"""The parser: sentences under grammars of any shape."""

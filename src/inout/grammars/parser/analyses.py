@@ -1,4 +1,4 @@
-"""`Analyses`: all trees of one sentence, and every question about them."""
+"""`Analyses`: all trees of one sentence, and every query about them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ METHODS = ("viterbi", "min_risk", "max_rule")
 class Analyses:
     """The trees of a sentence under a grammar; `Parser.given` makes it.
 
-    What is asked for is computed then, not before, and what it took is kept for the next question.
+    Answers are computed lazily, and charts are kept for the next question.
     """
 
     words: Words
@@ -59,14 +59,14 @@ class Analyses:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """The words that the grammar does not have, classes aside."""
+        """The words that the grammar does not know, classes aside."""
         lexicon = self.problem.form.lexicon
         return tuple(arc.word for arc in arcs_of(self.words) if arc.word not in lexicon)
 
     def log_partition(self) -> Float[Tensor, ""]:
-        """The log of the sum of the weights of all trees, −inf without any.
+        """The log of the total weight of all trees, −inf without any.
 
-        Differentiable, also twice, by the grammar's log-weights and by the rule scores.
+        Twice differentiable with respect to the grammar's log-weights and the rule scores.
         """
         problem, base = self.problem, self.problem.base
         if problem.n == 0:
@@ -102,7 +102,7 @@ class Analyses:
         return cache(lambda: replace(light, problem=replace(light.problem)).log_z)
 
     def expected_counts(self) -> Float[Tensor, " r"]:
-        """How often each rule of the grammar stands in a tree of the sentence, on average.
+        """The expected number of uses of each rule in a tree of the sentence.
 
         The gradient of log Z by the log-weights of the rules. Zeros where there is no tree.
         """
@@ -166,7 +166,7 @@ class Analyses:
         return [self._of_rules(found.rules, found.leaves) for found in kbest(self.problem, k)]
 
     def sample(self, n: int = 1, generator: torch.Generator | None = None) -> list[Parse]:
-        """n independent trees, each as likely as it is given the sentence; none without a tree."""
+        """n independent samples of the trees given the sentence; none without a tree."""
         n, problem = at_least("n", n, 0), self.problem
         if self.log_z == -np.inf:
             return []

@@ -22,7 +22,7 @@ class Marginals:
     """How many nodes and rules to expect over each span of at least one word.
 
     Probabilities, but for cycles of unary rules, which may put a label over a span twice. Spans
-    i..j leave out word j. Empty constituents are not here: they are nowhere in particular.
+    i..j leave out word j. Empty constituents have no span and are left out.
     """
 
     _problem: Problem
@@ -60,7 +60,7 @@ class Marginals:
 
     @lazy_property
     def _passes(self) -> ParsingPasses:
-        """Passes of our own: they keep their charts, which go when we go."""
+        """Passes of its own, whose charts live as long as this object."""
         return self._problem.passes_of(self._problem.sums, self._problem.beam)
 
     @lazy_property

@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 
 
 class Parser:
-    """All questions about the trees of sentences, in terms of the rules of any grammar.
+    """All queries about the trees of sentences, in terms of the rules of any grammar.
 
-    The grammar is brought into a form with short rules once; trees, counts and gradients come
+    The grammar is compiled once into a form with short rules; trees, counts and gradients come
     back in terms of the rules as they were given. Chains and cycles of unary rules are added up
     exactly. A word that the grammar does not have stands for its class (`UNK`, `UNK-LC-s`, …,
     see `grammars.words`) if the grammar has terminals of these names.
 
-    Every question takes a sentence (a sequence of words) or a `Lattice`. A sentence without a tree
-    is no error: log Z is −inf, and a `Parse` says why.
+    Every query takes a sentence (a sequence of words) or a `Lattice`. A sentence without a tree
+    is not an error: log Z is −inf, and a `Parse` says why.
 
     >>> grammar = Grammar.from_text("S -> S S [0.4] | 'a' [0.6]")
     >>> parser = Parser(grammar)
@@ -79,14 +79,14 @@ class Parser:
         pruning: Pruning | None = None,
         beam: float = 0.0,
     ) -> Analyses:
-        """All trees of a sentence, for more than one question or under further conditions.
+        """All trees of a sentence, for several queries or under further conditions.
 
         brackets: pairs (i, j) around words i to j−1 that no constituent may cross (Pereira &
         Schabes 1992). rule_scores: added to the log-weight of rule r over words i..j (both
         inclusive), which makes a CRF of the grammar; log Z is differentiable by them. pruning:
         only what a coarser grammar finds likely enough. beam: symbols whose inside weight is less
         than this share of the largest of their span are dropped from sums, samples and posteriors;
-        the best trees are exact anyway. `lost_mass()` tells what all that costs.
+        the best trees are exact anyway. `lost_mass()` tells how much that loses.
         """
         check_words(words)
         if not isinstance(beam, int | float) or not 0 <= beam < 1:
@@ -119,9 +119,9 @@ class Parser:
         return torch.where(mask, scores.cpu().double(), 0.0)
 
     def log_partition(self, words: Words) -> Float[Tensor, ""]:
-        """The log of the sum of the weights of all trees; differentiable by the log-weights.
+        """The log of the total weight of all trees; differentiable in the log-weights.
 
-        O(n³ · rules), in fact far less: only pairs of symbols that occur are looked at.
+        O(n³ · rules) at worst, usually far less: only pairs of symbols that occur are visited.
         """
         return self.given(words).log_partition()
 
@@ -138,7 +138,7 @@ class Parser:
     def parse_each(
         self, sentences: Iterable[Words], method: str = "viterbi", *, label: Label | None = None
     ) -> Iterator[Parse]:
-        """`parse` of many sentences, one after the other as they are ready, on all cores."""
+        """`parse` of many sentences, yielded in order as they are done, on all cores."""
         # The kernels leave Python's lock to others.
         parse = partial(self.parse, method=method, label=label)
         return in_threads(parse, sentences, torch.get_num_threads())
@@ -156,7 +156,7 @@ class Parser:
     def sample(
         self, words: Words, n: int = 1, generator: torch.Generator | None = None
     ) -> list[Parse]:
-        """n independent trees, each as likely as it is given the sentence."""
+        """n independent samples of the trees given the sentence."""
         return self.given(words).sample(n, generator)
 
     def min_risk(self, words: Words, label: Label | None = None) -> Parse:
@@ -168,7 +168,7 @@ class Parser:
         return self.given(words).marginals()
 
     def expected_counts(self, words: Words) -> Float[Tensor, " r"]:
-        """How often each rule of the grammar stands in a tree of the sentence, on average."""
+        """The expected number of uses of each rule in a tree of the sentence."""
         return self.given(words).expected_counts()
 
     def forest(self, words: Words) -> Forest:
@@ -183,8 +183,8 @@ class Parser:
         """log P(a sentence begins with the first i words), i = 0 … n: [n+1], the first is 0.
 
         P is the distribution over sentences in which each has the weight of its trees, divided by
-        that of all trees, which must be finite. −inf where no sentence begins so. Not
-        differentiable. O(n³ · rules), in fact far less (Jelinek & Lafferty 1991).
+        that of all trees, which must be finite. −inf where no sentence begins like that. Not
+        differentiable. O(n³ · rules) at worst, usually far less (Jelinek & Lafferty 1991).
 
         >>> parser = Parser(Grammar.from_text("S -> S S [0.25] | 'a' [0.75]"))
         >>> parser.prefix_log_probs("a a b".split()).exp()
@@ -196,7 +196,7 @@ class Parser:
         """−log P(word | the words before it) of each word, in nats: [n] (Hale 2001).
 
         With `end` [n+1], the last being −log P(the sentence ends here | its words). +inf for a
-        word that cannot come, and for all that come after it. Words that the grammar does not
+        impossible word and for every word after it. Words that the grammar does not
         have are as surprising as their class, if there is one. See `prefix_log_probs`.
 
         >>> parser = Parser(Grammar.from_text("S -> S S [0.25] | 'a' [0.75]"))

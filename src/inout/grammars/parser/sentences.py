@@ -121,12 +121,12 @@ def arcs_of(words: Words) -> tuple[Arc, ...]:
 
 
 def check_words(words: Any) -> None:
-    """Refuse what is no sentence; a string above all, which would be one of letters."""
+    """Refuse anything but sentences; above all a string, which is a sequence of letters."""
     if isinstance(words, Lattice):
         return
     if isinstance(words, str) or not isinstance(words, Sequence):
         raise ArgumentError(
-            f"words must be a sequence of strings, as made by split(). Got {words!r:.80}"
+            f"words must be a sequence of strings, as split() makes. Got {words!r:.80}"
         )
     for place, word in enumerate(words):
         if not isinstance(word, str):

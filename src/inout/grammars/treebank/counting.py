@@ -1,4 +1,4 @@
-"""What a treebank counts: productions, words under their tags, roots."""
+"""Counts of a treebank: productions, words under their tags, roots."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class TreeSyntaxError(FileError, ValueError):
 def read_lines(path: str | Path) -> Iterator[str]:
     """The lines of a UTF-8 file, one at a time; `.xz` and `.gz` files are unpacked on the way.
 
-    Raises `FileError` where the file cannot be read, `TreeSyntaxError` where it is no UTF-8.
+    Raises `FileError` where the file cannot be read, `TreeSyntaxError` where it is not UTF-8.
     """
     try:
         with open_bytes(Path(path)) as file:

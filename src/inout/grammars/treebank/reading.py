@@ -60,7 +60,7 @@ def parse_trees(
 def read_trees(
     path: str | Path, *, root: str | None = None, untagged: bool = False
 ) -> Iterator[Tree]:
-    r"""The trees of a file, plain, `.xz` or `.gz`, read as they are asked for.
+    r"""The trees of a file, plain, `.xz` or `.gz`, read lazily.
 
     The format and the options are those of `parse_trees`.
 
@@ -76,7 +76,7 @@ def read_trees(
 def read_parses(
     path: str | Path, *, root: str | None = None, untagged: bool = False
 ) -> Iterator[Tree | None]:
-    r"""What a parser wrote: one tree a line, None for an empty line, `(())` or a bare root.
+    r"""The output of a parser: one tree per line, None for an empty line, `(())` or a bare root.
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "parses.mrg"

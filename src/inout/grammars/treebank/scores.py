@@ -53,27 +53,27 @@ class Scores:
 
     @property
     def num_sentences(self) -> int:
-        """How many sentences there are, with or without a parse."""
+        """The number of sentences, with or without a parse."""
         return len(self.sentences)
 
     @property
     def num_failed(self) -> int:
-        """How many sentences have no parse."""
+        """The number of sentences without a parse."""
         return sum(sentence.status == "failed" for sentence in self.sentences)
 
     @property
     def num_errors(self) -> int:
-        """How many parses have other words than the gold tree."""
+        """The number of parses with other words than the gold tree."""
         return sum(sentence.status == "error" for sentence in self.sentences)
 
     @property
     def precision(self) -> float:
-        """The part of the parses' brackets that are right."""
+        """The share of the parses' brackets that are right."""
         return _ratio(self._sum("matched"), self._sum("found"))
 
     @property
     def recall(self) -> float:
-        """The part of the gold brackets that were found."""
+        """The share of the gold brackets that were found."""
         return _ratio(self._sum("matched"), self._sum("gold"))
 
     @property
@@ -83,23 +83,23 @@ class Scores:
 
     @property
     def unlabelled_precision(self) -> float:
-        """Precision when labels do not matter."""
+        """Precision without labels."""
         return _ratio(self._sum("matched_unlabelled"), self._sum("found"))
 
     @property
     def unlabelled_recall(self) -> float:
-        """Recall when labels do not matter."""
+        """Recall without labels."""
         return _ratio(self._sum("matched_unlabelled"), self._sum("gold"))
 
     @property
     def unlabelled_f1(self) -> float:
-        """F1 when labels do not matter."""
+        """F1 without labels."""
         total = self._sum("found") + self._sum("gold")
         return _ratio(2 * self._sum("matched_unlabelled"), total)
 
     @property
     def exact_match(self) -> float:
-        """The part of the sentences whose brackets are all right."""
+        """The share of the sentences whose brackets are all right."""
         scored = self._scored()
         return _ratio(sum(sentence.exact for sentence in scored), len(scored))
 
@@ -111,17 +111,17 @@ class Scores:
 
     @property
     def no_crossing(self) -> float:
-        """The part of the parsed sentences without crossing brackets."""
+        """The share of the parsed sentences without crossing brackets."""
         return self._at_most(0)
 
     @property
     def two_or_less_crossing(self) -> float:
-        """The part of the parsed sentences with at most two crossing brackets."""
+        """The share of the parsed sentences with at most two crossing brackets."""
         return self._at_most(2)
 
     @property
     def tag_accuracy(self) -> float:
-        """The part of the words, without punctuation, whose tag is right."""
+        """The share of the words, without punctuation, whose tag is right."""
         return _ratio(self._sum("correct_tags"), self._sum("words"))
 
     def up_to(self, length: int) -> Scores:

@@ -80,7 +80,7 @@ def score(
 ) -> Scores:
     """The scores of parses against gold trees, sentence by sentence; None is a failed parse.
 
-    A parse over other words than its gold tree is an error that is counted, not scored. Different
+    A parse over other words than its gold tree counts as an error and is not scored. Different
     numbers of trees raise `ArgumentError`. O(brackets) for each sentence, and
     O(wrong brackets × brackets) for the crossing ones.
 
@@ -187,7 +187,7 @@ def _left(values: list[T], deleted: list[bool]) -> list[T]:
 def _difference(
     truth: _Spans, deleted: list[bool], answer: _Spans, deleted_here: list[bool]
 ) -> str:
-    """What is different in the words that are compared; nothing if they are the same."""
+    """How the compared words differ; empty if they are the same."""
     if len(answer.words) != len(deleted_here):
         return f"the parse has {len(answer.words)} words, the gold tree {len(truth.words)}"
     words, others = _left(truth.words, deleted), _left(answer.words, deleted_here)

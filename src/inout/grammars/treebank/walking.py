@@ -32,10 +32,10 @@ def preorder(tree: Tree) -> Iterator[Tree]:
 
 
 def rebuild(tree: Tree, rule: Callable[[Tree, list[Any]], list[Any]]) -> list[Any]:
-    """What a rule makes of the root, when it is applied from the leaves up.
+    """The result of a rule applied from the leaves up to the root.
 
-    `rule(node, children)` gets an old node with the new children and returns what stands in the
-    place of that node: nothing, one tree, or several nodes and words side by side.
+    `rule(node, children)` gets an old node with the new children and returns what replaces
+    that node: nothing, one tree, or several nodes and words side by side.
     O(number of nodes) calls.
 
     >>> tree = Tree.fromstring("(S (NP (PRP she)) (VP (VBD slept)))")

@@ -1,4 +1,4 @@
-"""Trees to bracketed text, one a line."""
+"""Trees to bracketed text, one per line."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def format_tree(tree: Tree) -> str:
 
 
 def write_trees(path: str | Path, trees: Iterable[Tree]) -> None:
-    """Write the trees to a file, one a line; nobody ever sees half of it."""
+    """Write the trees to a file, one per line, atomically."""
     write_text(path, "".join(f"{format_tree(tree)}\n" for tree in trees))
 
 

@@ -91,7 +91,7 @@ class LatentAnalyses:
         return None if items is None else self._tree(items.tolist())
 
     def sample(self, n: int, generator: torch.Generator) -> list[Tree]:
-        """n independent trees in the model's labels, each as likely as it is given the sentence.
+        """n independent samples, in the model's labels, of the trees given the sentence.
 
         Trees are drawn from the top down, each node with its latent value, which is not kept; the
         model must have no negative parameters. None without a tree. What is drawn depends on the

@@ -29,7 +29,7 @@ MOST_WORDS_UNPRUNED = 60  # a longer sentence may take a minute, the cube of its
 
 @dataclass(frozen=True)
 class LatentParse:
-    """The tree that was found for a sentence, and by which means."""
+    """The tree found for a sentence, and how it was found."""
 
     words: tuple[str, ...]
     """The words as they were given."""
@@ -42,7 +42,7 @@ class LatentParse:
     with less pruning (wider) or none (unpruned), the skeletal rules (skeletal), nothing (none)."""
 
     unknown: tuple[str, ...] = ()
-    """The words that the grammar does not have, classes aside."""
+    """The words that the grammar does not know, classes aside."""
 
     @property
     def tree(self) -> Tree | None:
@@ -62,7 +62,7 @@ class LatentParser:
     those of a negative mass are as good as others: they are used. Without mass, or without a tree
     whose parts have positive posteriors, `parse` falls back, in this order: a lower threshold; no
     pruning, for up to 60 words; the most probable tree of the skeletal rules; no tree.
-    `LatentParse.source` tells which it was, so that one can count.
+    `LatentParse.source` tells which one it was.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class LatentParser:
         self._table = ConstituentTable(grammar.model.skeleton.nonterminals, label)
 
     def given(self, words: Sequence[str]) -> LatentAnalyses:
-        """The trees of a sentence, or those that pruning leaves, for all questions about them."""
+        """The trees of a sentence, or those that pruning leaves, for all queries."""
         _refuse_text(words)
         return self._given(words, self._expected(words), self.threshold)
 
@@ -158,7 +158,7 @@ class LatentParser:
     def parse_each(
         self, sentences: Iterable[Sequence[str]], method: Method = "max_rule"
     ) -> Iterator[LatentParse]:
-        """`parse` of many sentences, one after the other as they are ready, on all cores."""
+        """`parse` of many sentences, yielded in order as they are done, on all cores."""
         return in_threads(partial(self.parse, method=method), sentences, torch.get_num_threads())
 
     def parse_all(

@@ -1,4 +1,4 @@
-"""`spectral`: a latent-variable grammar from trees, without a starting point or iterations."""
+"""`fit_spectral`: a latent-variable grammar from trees, without a starting point or iterations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SEED = 20120708
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SpectralEstimate:
-    """The grammar that `spectral` found, and how well the trees told it."""
+    """The grammar that `fit_spectral` found, and how well the trees determine it."""
 
     model: LPCFG
     singular_values: tuple[Vector, ...]  # of Ω of each nonterminal, largest first
@@ -88,7 +88,7 @@ def fit_spectral(
 
     worst_condition: directions in which Σᵃ is smaller than its largest singular value by more than
     this are dropped, and `SpectralEstimate.conditioning` says where. shrinkage: how moments of
-    rare rules are drawn towards simpler ones, None for not at all.
+    rare rules are drawn towards simpler ones; None for no shrinkage.
 
     weights [t]: how often each tree counts, default 1. generator: for random projections of
     large sets, see `decompose`; default one that is the same every time.
@@ -135,7 +135,7 @@ def _node_weights(trees: SkeletalTrees, weights: Vector | None) -> Vector:
 
 @contextmanager
 def _bar(shown: bool, total: int) -> Iterator[Callable[[int], None]]:
-    """The function to tell how many nodes are done: it moves a bar on stderr, if a terminal."""
+    """A function that shows how many nodes are done, as a bar where stderr is a terminal."""
     from rich.console import Console
     from rich.progress import Progress
 

@@ -4,7 +4,7 @@ A feature function takes `SkeletalTrees` and gives each node one number that nam
 there, or -1 where it saw nothing. Numbers are compared among nodes of the same label only, and
 may be any that are convenient; each (label, function, number) is one indicator feature. An inside
 function must look at nothing but the subtree of a node, an outside function at nothing but the
-rest of its tree: all that is proved about the method rests on it.
+rest of its tree: the proofs about the method need it.
 """
 
 from __future__ import annotations
