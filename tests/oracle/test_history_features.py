@@ -19,7 +19,8 @@ from inout.contexts.settings import Settings
 from inout.kernels.lattice import histories as table
 from inout.kernels.lattice.ties import Ties
 from inout.learning.context_batches import BatchContexts
-from inout.learning.contexts import Training, fit_contexts
+from inout.learning.context_training import Training
+from inout.learning.contexts import fit_contexts
 from tests.oracle import reified_contexts as oracle
 from tests.oracle.reified_contexts import BOS
 from tests.support import assert_close

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,10 +11,7 @@ from numpy.typing import NDArray
 
 from inout._core.checks import at_least
 from inout.deduction.facts import Facts
-from inout.deduction.relation import Relation
-
-if TYPE_CHECKING:
-    from inout.deduction.ground import EdgeChunk
+from inout.deduction.relation import EdgeChunk, Relation
 
 
 @dataclass

@@ -17,7 +17,7 @@ from inout.deduction.engine import JoinTooLargeError
 from inout.deduction.evaluate import evaluate_rule
 from inout.deduction.facts import Facts
 from inout.deduction.plan import Plan, make_plan
-from inout.deduction.relation import Part, Relation, View
+from inout.deduction.relation import EdgeChunk, Part, Relation, View
 from inout.deduction.strata import (
     Stratum,
     existential_filters,
@@ -41,15 +41,6 @@ class Limits:
 
     edges: int = 50_000_000
     rounds: int = 100_000
-
-
-@dataclass(frozen=True)
-class EdgeChunk:
-    """Edges of one firing of a rule: head rows, and for every tail its relation and rows."""
-
-    head: Relation
-    heads: NDArray[np.int32]  # [n]
-    tails: tuple[tuple[Relation, NDArray[np.int32]], ...]  # [n] each
 
 
 @dataclass

@@ -58,3 +58,12 @@ class Relation:
         """Make the rows found in the last round the new ones; whether there are any."""
         self.old, self.seen = self.seen, len(self.table)
         return self.seen > self.old
+
+
+@dataclass(frozen=True)
+class EdgeChunk:
+    """Edges of one firing of a rule: head rows, and for every tail its relation and rows."""
+
+    head: Relation
+    heads: NDArray[np.int32]  # [n]
+    tails: tuple[tuple[Relation, NDArray[np.int32]], ...]  # [n] each

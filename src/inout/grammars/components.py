@@ -69,6 +69,7 @@ def csr_matrix(
     values: NDArray[np.float64], places: tuple[NDArray[Any], NDArray[Any]], size: int
 ) -> Matrix:
     """A square sparse matrix of values at (rows, columns), those of one place added up."""
+    # Imported here for the sake of start-up: few need scipy.
     from scipy import sparse  # type: ignore[import-untyped]
 
     return sparse.csr_array((values, places), shape=(size, size))
@@ -85,6 +86,7 @@ def spectral_radius(matrix: Matrix) -> float:
     >>> spectral_radius(sparse.csr_array([[0.5, 100.0], [0.0, 0.25]]))
     0.5
     """
+    # Imported here for the sake of start-up: few need scipy.
     from scipy import sparse
 
     entries = sparse.coo_array(matrix)
@@ -97,6 +99,7 @@ def spectral_radius(matrix: Matrix) -> float:
 
 def perron_root(block: Matrix) -> float:
     """The Perron root of an irreducible matrix: its eigenvalue of the largest real part."""
+    # Imported here for the sake of start-up: few need scipy.
     from scipy.sparse import linalg as sparse_linalg  # type: ignore[import-untyped]
 
     size = block.shape[0]

@@ -160,6 +160,7 @@ def _newton_step(jacobian: Matrix, rise: Vector, linear: bool) -> Vector | None:
     Jacobian says at once whether there is a solution; steps in log Z bring far-off values near
     without leaving the floats.
     """
+    # Imported here for the sake of start-up: few need scipy.
     from scipy import sparse  # type: ignore[import-untyped]
 
     near = rise.max() <= (3.0 if linear else 1.0)
@@ -179,6 +180,7 @@ def _newton_step(jacobian: Matrix, rise: Vector, linear: bool) -> Vector | None:
 
 def solve_identity_minus(matrix: Matrix, right: Vector) -> Vector | None:
     """The solution x of (I − matrix) x = right, or None where that is singular."""
+    # Imported here for the sake of start-up: few need scipy.
     from scipy import sparse
     from scipy.sparse import linalg as sparse_linalg  # type: ignore[import-untyped]
 

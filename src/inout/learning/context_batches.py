@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,9 +19,7 @@ from inout.kernels.lattice.cpu import observations as observed
 from inout.kernels.lattice.histories import Histories
 from inout.kernels.lattice.op import Lattice
 from inout.learning.conditional import fit_conditional
-
-if TYPE_CHECKING:
-    from inout.learning.contexts import Training
+from inout.learning.context_training import Training
 
 Vector = NDArray[np.float64]
 

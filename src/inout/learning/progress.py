@@ -99,6 +99,7 @@ def _ignore(progress: Progress) -> None:
 
 @contextmanager
 def _bar(name: str) -> Iterator[Callback]:
+    # Imported here for the sake of start-up: few need a bar.
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Bar

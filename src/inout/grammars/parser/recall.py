@@ -29,6 +29,7 @@ def most_recalled(
     need not be binary. Further labels over the same span come in where they are more likely than
     not. The root has the start symbol. O(n³).
     """
+    # Imported here for the sake of start-up: nltk takes a second.
     from nltk.tree import Tree
 
     n = len(words)

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 
 from inout.grammars.table import RuleTable, table_of_numbers
 from inout.grammars.transforms.base import RuleTransform, Vector
@@ -92,6 +93,4 @@ class _Symbols:
 
 
 def _padded(old: Tensor, extra: int) -> Tensor:
-    from torch.nn.functional import pad
-
     return pad(old, (0, extra))

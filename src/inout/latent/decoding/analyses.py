@@ -82,7 +82,7 @@ class LatentAnalyses:
     def best_tree(self, method: Method = "max_rule") -> Tree | None:
         """The best tree in the model's labels; None where the sentence has no mass.
 
-        See `decoding.best_items` for the methods goodman, min_risk and max_rule. Posteriors are
+        See `best_items` for the methods goodman, min_risk and max_rule. Posteriors are
         ratios: a negative p(x) does them no harm.
         """
         if self.sign == 0:

@@ -109,7 +109,7 @@ class LatentParser:
         return LatentAnalyses(tuple(words), known, model, chart, self._table, self.coarse)
 
     def parse(self, words: Sequence[str], method: Method = "max_rule") -> LatentParse:
-        """The best tree of a sentence by one of the methods of `decoding.best_items`."""
+        """The best tree of a sentence by one of the methods of `best_items`."""
         return self.parse_and_analyses(words, method)[0]
 
     def parse_and_analyses(

@@ -33,6 +33,7 @@ def feature_matrix(
     >>> feature_matrix(keys, np.ones(3), fewest=2).shape
     (3, 2)
     """
+    # Imported here for the sake of start-up: few need scipy.
     from scipy import sparse  # type: ignore[import-untyped]
 
     count = len(weights)

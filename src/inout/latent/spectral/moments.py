@@ -89,6 +89,7 @@ class _Means:
     @staticmethod
     def of(groups: Numbers, weights: Vector, values: Vector, labels: Labels) -> _Means:
         """The means of values [n m] by their group [n]; `labels` are those of groups."""
+        # Imported here for the sake of start-up: few need scipy.
         from scipy import sparse  # type: ignore[import-untyped]
 
         size = len(labels), len(groups)

@@ -107,6 +107,7 @@ def decompose(
 def _lanczos(
     moments: CrossMoments, rank: int, generator: torch.Generator | None
 ) -> tuple[Vector, Vector, Vector]:
+    # Imported here for the sake of start-up: few need scipy.
     from scipy.sparse.linalg import LinearOperator, svds  # type: ignore[import-untyped]
 
     d, e = moments.shape
