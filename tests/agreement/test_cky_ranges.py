@@ -10,8 +10,7 @@ from torch.autograd import grad
 
 from inout.distributions.pcfg import PCFG
 from inout.kernels.autograd import tangents_by
-from inout.kernels.pcfg.cpu.logspace_passes import LogSpacePasses
-from inout.kernels.pcfg.cpu.passes import CpuGrammarPasses
+from inout.kernels.pcfg.cpu.passes import CpuGrammarPasses, LogSpacePasses
 from inout.kernels.pcfg.reference import reference_grammar_log_partition
 from tests.support import assert_close
 

@@ -302,7 +302,8 @@ class LinearChain(StructuredDistribution):
         else:
             pairs = pairs[:, :, None].expand(-1, -1, -1, s, s)
         some = pairs if pairs.requires_grad or bool(pairs.any()) else None
-        return generating_function(lanes, emissions, transitions, lengths, nodes, some, shift)
+        given = emissions, transitions
+        return generating_function(lanes, given, lengths, (nodes, some), shift)
 
     def _node_values(self, values: dict[str, Tensor]) -> Inexact[Tensor, "k b n s"]:
         """Values of labels at positions, those of the first and last label in their places."""

@@ -138,15 +138,10 @@ class PCFG(TreeDistribution):
         whole = {n: v.expand(-1, b, *self._part_shapes[n]) for n, v in values.items()}
         # Values that all share are multiplied with the rules once.
         own = values["rules"][:, : 1 if _same_for_all(values["rules"]) else b]
-        return generating_function(
-            lanes,
-            *self._flat(self.potentials)[:3],
-            self.lengths.reshape(-1),
-            whole["root"],
-            own.expand(-1, -1, *self._part_shapes["rules"]) if _matters(own) else None,
-            whole["preterminals"],
-            shift,
-        )
+        rules = own.expand(-1, -1, *self._part_shapes["rules"]) if _matters(own) else None
+        functions = whole["root"], rules, whole["preterminals"]
+        given, lengths = self._flat(self.potentials)[:3], self.lengths.reshape(-1)
+        return generating_function(lanes, given, lengths, functions, shift)
 
     def _used(self, event: Tensor) -> tuple[Tensor, dict[str, tuple[Tensor, Tensor]]]:
         """The event, expanded; of each potential the rows it uses, as (number, whether).

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Inexact, Int
+from jaxtyping import Float, Inexact
 from torch import Tensor
 
 from inout.kernels.chain.op import passes_for
 from inout.kernels.limits import CHANCES_AT_A_TIME, LANES_AT_A_TIME
 from inout.kernels.math.reweighting import reweighted
+from inout.kernels.shapes import Emissions, Generated, Lengths, Transitions
 from inout.series.lanes import Lanes, mix
+
+Potentials = tuple[Emissions, Transitions]
+# Of labels, and of pairs of labels if these have values.
+Values = tuple[Inexact[Tensor, "k b n s"], Inexact[Tensor, "k b ntv s s"] | None]
 
 
 def generating_function(
-    lanes: Lanes,
-    emissions: Float[Tensor, "b n s"],
-    transitions: Float[Tensor, "bt nt s s"],
-    lengths: Int[Tensor, " b"],
-    node_values: Inexact[Tensor, "k b n s"],
-    pair_values: Inexact[Tensor, "k b ntv s s"] | None,
-    shift: float = 0.0,
-) -> tuple[Inexact[Tensor, "l b"], Inexact[Tensor, "k b"]]:
+    lanes: Lanes, potentials: Potentials, lengths: Lengths, values: Values, shift: float = 0.0
+) -> Generated:
     """Sum of weight * exp(z . (F - centres)) over labellings in units of Z, and the centres.
 
     From the last position to the first: a label's lanes are the expectation of exp(z . what
@@ -29,21 +28,14 @@ def generating_function(
     Each position's values are taken less their means; `shift` moves these centres. O(b n s² l);
     O(b n s² l²) for power series with values of pairs. Padding may be anything.
     """
+    (emissions, transitions), (node_values, pair_values) = potentials, values
     b, n, s = emissions.shape
     if b > 1 and b * n * s * s > CHANCES_AT_A_TIME:
-        halves = [slice(b // 2), slice(b // 2, None)]
-        found = [
-            generating_function(
-                lanes,
-                emissions[half],
-                transitions if len(transitions) == 1 else transitions[half],
-                lengths[half],
-                node_values[:, half],
-                None if pair_values is None else pair_values[:, half],
-                shift,
-            )
-            for half in halves
-        ]
+        found = []
+        for half in (slice(b // 2), slice(b // 2, None)):
+            given = emissions[half], transitions if len(transitions) == 1 else transitions[half]
+            own = node_values[:, half], None if pair_values is None else pair_values[:, half]
+            found.append(generating_function(lanes, given, lengths[half], own, shift))
         xs, all_centres = zip(*found, strict=True)
         return torch.cat(xs, 1), torch.cat(all_centres, 1)
     real = torch.arange(n, device=lengths.device) < lengths[:, None]
@@ -84,10 +76,8 @@ def generating_function(
 
 
 def _posterior(
-    emissions: Float[Tensor, "b n s"],
-    transitions: Float[Tensor, "bt nt s s"],
-    lengths: Int[Tensor, " b"],
-) -> tuple[Float[Tensor, "b n s"], Float[Tensor, "b n-1 s s"]]:
+    emissions: Emissions, transitions: Transitions, lengths: Lengths
+) -> tuple[Emissions, Float[Tensor, "b n-1 s s"]]:
     """Probabilities of labels, and of labels given the one before them; 0 in the padding."""
     b, n, s = emissions.shape
     each = transitions.expand(b, max(n - 1, 0), s, s).contiguous()

@@ -14,6 +14,7 @@ from inout.kernels.chain.gpu.matrix import MatrixPasses
 from inout.kernels.chain.gpu.passes import GpuPasses
 from inout.kernels.chain.reference import reference_log_partition
 from inout.kernels.limits import CHAIN_GPU_LABELS
+from inout.kernels.shapes import Emissions, Labels, Lengths, PerElement, Transitions
 from inout.kernels.threads import over_batch
 from inout.kernels.tiers import choose_tier
 
@@ -30,11 +31,7 @@ def passes_for(
     return (GpuPasses if few else MatrixPasses)(emissions, transitions, lengths, keep=keep)
 
 
-def log_partition(
-    emissions: Float[Tensor, "b n s"],
-    transitions: Float[Tensor, "bt nt s s"],
-    lengths: Int[Tensor, " b"],
-) -> Float[Tensor, " b"]:
+def log_partition(emissions: Emissions, transitions: Transitions, lengths: Lengths) -> PerElement:
     """log Z of each chain; bt is 1 or b, nt is 1 (stationary) or n - 1. 0 for the empty chain.
 
     O(b n s²) time; O(b n s) memory besides the potentials and their gradients, and O(b n) if no
@@ -49,20 +46,13 @@ def log_partition(
     )
 
 
-def best_labels(
-    emissions: Float[Tensor, "b n s"],
-    transitions: Float[Tensor, "bt nt s s"],
-    lengths: Int[Tensor, " b"],
-) -> Int[Tensor, "b n"]:
+def best_labels(emissions: Emissions, transitions: Transitions, lengths: Lengths) -> Labels:
     """The labels with the highest score (Viterbi); O(b n s²)."""
     return passes_for(emissions, transitions, lengths).best()
 
 
 def k_best_labels(
-    emissions: Float[Tensor, "b n s"],
-    transitions: Float[Tensor, "bt nt s s"],
-    lengths: Int[Tensor, " b"],
-    k: int,
+    emissions: Emissions, transitions: Transitions, lengths: Lengths, k: int
 ) -> tuple[Int[Tensor, "k b n"], Float[Tensor, "k b"]]:
     """The k labellings with the highest scores, and those scores (-inf where there are fewer)."""
     given = [x.detach().cpu().contiguous().numpy() for x in (emissions, transitions, lengths)]
@@ -78,11 +68,7 @@ def k_best_labels(
 
 
 def sample_labels(
-    emissions: Float[Tensor, "b n s"],
-    transitions: Float[Tensor, "bt nt s s"],
-    lengths: Int[Tensor, " b"],
-    count: int,
-    seed: int,
+    emissions: Emissions, transitions: Transitions, lengths: Lengths, count: int, seed: int
 ) -> Int[Tensor, "m b n"]:
     """`count` independent labellings of each chain; -1 in all places where none is possible."""
     return passes_for(emissions, transitions, lengths).sample(count, seed)

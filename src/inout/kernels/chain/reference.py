@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TypeVar
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
+from inout.kernels.shapes import Emissions, Lengths, PerElement, Transitions
 from inout.semirings import Log, Semiring
 
 Elements = TypeVar("Elements")
@@ -18,7 +18,7 @@ def reference_forward(
     nodes: Elements,
     pairs: Elements,
     size: tuple[int, int, int],
-    lengths: Int[Tensor, " b"],
+    lengths: Lengths,
     stationary: bool,
 ) -> Elements:
     """Total weight of all labellings of each chain, [b] elements.
@@ -64,10 +64,8 @@ def reference_forward(
 
 
 def reference_log_partition(
-    emissions: Float[Tensor, "b n s"],
-    transitions: Float[Tensor, "bt nt s s"],
-    lengths: Int[Tensor, " b"],
-) -> Float[Tensor, " b"]:
+    emissions: Emissions, transitions: Transitions, lengths: Lengths
+) -> PerElement:
     """log Z of each chain by autograd-recorded torch code: the slow twin of `op.py`."""
     b, n, s = emissions.shape
     semiring = Log(dtype=emissions.dtype, device=emissions.device)
@@ -85,12 +83,12 @@ def reference_log_partition(
 
 
 def reference_tangents(
-    emissions: Float[Tensor, "b n s"],
-    transitions: Float[Tensor, "bt nt s s"],
-    weights: Float[Tensor, " b"],
-    u_nodes: Float[Tensor, "b n s"],
-    u_pairs: Float[Tensor, "bt nt s s"],
-    lengths: Int[Tensor, " b"],
+    emissions: Emissions,
+    transitions: Transitions,
+    weights: PerElement,
+    u_nodes: Emissions,
+    u_pairs: Transitions,
+    lengths: Lengths,
 ) -> tuple[Tensor, ...]:
     """Hessian of weights . log Z times u, for emissions and transitions; and E[U] of each chain.
 

@@ -5,27 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from jaxtyping import Bool, Float, Inexact, Int
+from jaxtyping import Bool, Float, Inexact
 from torch import Tensor
 
 from inout.kernels.limits import GENERATING_STEADY, GENERATING_TINY
 from inout.kernels.pcfg import op
-from inout.kernels.pcfg.logspace_generating import log_space_generating_function
-from inout.kernels.pcfg.valued import ValuedGrammar, relative
+from inout.kernels.pcfg.generating_logspace import log_space_generating_function
+from inout.kernels.pcfg.generating_values import ValuedGrammar, relative
+from inout.kernels.shapes import Generated, Lengths, Root, Rules, Words
 from inout.series.lanes import Lanes, Truncated
+
+Potentials = tuple[Root, Rules, Words]
+Values = tuple[
+    Inexact[Tensor, "k b nt"],
+    Inexact[Tensor, "k bv nt s s"] | None,  # if rules have values
+    Inexact[Tensor, "k b n pt"],
+]
 
 
 def generating_function(
-    lanes: Lanes,
-    root: Float[Tensor, "b nt"],
-    rules: Float[Tensor, "bs nt s s"],
-    words: Float[Tensor, "b n pt"],
-    lengths: Int[Tensor, " b"],
-    root_values: Inexact[Tensor, "k b nt"] | None,
-    rule_values: Inexact[Tensor, "k bv nt s s"] | None,
-    word_values: Inexact[Tensor, "k b n pt"] | None,
-    shift: float = 0.0,
-) -> tuple[Inexact[Tensor, "l b"], Inexact[Tensor, "k b"]]:
+    lanes: Lanes, potentials: Potentials, lengths: Lengths, values: Values, shift: float = 0.0
+) -> Generated:
     """E[exp(z · (F − centres))] of each element, and the centres, which are about E[F].
 
     Rules and their values are shared by all (1) or not (b). All trees of an element have as many
@@ -34,16 +34,12 @@ def generating_function(
     Padding may be anything. O(b (n³ nt² + n² nt³ + n nt s pt) l), or l² for power series; rules
     without values cost plain matrix products.
     """
-    b, n, _ = words.shape
-    given = [v for v in (root_values, rule_values, word_values) if v is not None]
-    kind = torch.complex128 if any(v.is_complex() for v in given) else torch.float64
+    (root, rules, words), (root_values, rule_values, word_values) = potentials, values
+    n = words.shape[1]
+    is_complex = any(v is not None and v.is_complex() for v in values)
+    kind = torch.complex128 if is_complex else torch.float64
     real = (torch.arange(n, device=lengths.device) < lengths[:, None])[..., None]
-    root_values, word_values = (
-        torch.zeros(lanes.num_functions, *x.shape, dtype=kind, device=x.device)
-        if values is None
-        else values.to(kind)
-        for values, x in ((root_values, root), (word_values, words))
-    )
+    root_values, word_values = root_values.to(kind), word_values.to(kind)
     if rule_values is not None:
         sets = max(len(rules), rule_values.shape[1])
         rules = rules.expand(sets, -1, -1, -1)
@@ -65,7 +61,7 @@ def generating_function(
 
 
 def _centred(
-    grammar: ValuedGrammar, lengths: Int[Tensor, " b"], shift: float
+    grammar: ValuedGrammar, lengths: Lengths, shift: float
 ) -> tuple[ValuedGrammar, Inexact[Tensor, "k b"], Float[Tensor, "k b"]]:
     """The grammar with small values, what each element's F lost, and E[sum of squared values].
 
@@ -109,10 +105,10 @@ def _centred(
 def _either_way(
     lanes: Lanes,
     grammar: ValuedGrammar,
-    lengths: Int[Tensor, " b"],
+    lengths: Lengths,
     squares: Float[Tensor, "k b"],
     shift: float,
-) -> tuple[Inexact[Tensor, "l b"], Inexact[Tensor, "k b"]]:
+) -> Generated:
     """In scaled arithmetic the elements that fit it, the others in log space; and new centres."""
     with torch.no_grad():
         fits = _in_range(grammar, lengths) & _varies(grammar, lengths, squares)
@@ -127,9 +123,7 @@ def _either_way(
     return x[:, torch.cat([good, bad]).argsort()], zero.index_copy(1, bad, centres)
 
 
-def _scaled(
-    lanes: Lanes, grammar: ValuedGrammar, lengths: Int[Tensor, " b"]
-) -> Inexact[Tensor, "l b"]:
+def _scaled(lanes: Lanes, grammar: ValuedGrammar, lengths: Lengths) -> Inexact[Tensor, "l b"]:
     """E[exp(z · F)] of each element; 0 where there is no tree."""
     top = _Chart(lanes, grammar).at_top(lengths)
     x = lanes.times(grammar.root_lanes(lanes), top).sum(-1)
@@ -137,7 +131,7 @@ def _scaled(
     return x / torch.where(total == 0, 1.0, total)
 
 
-def _in_range(grammar: ValuedGrammar, lengths: Int[Tensor, " b"]) -> Bool[Tensor, " b"]:
+def _in_range(grammar: ValuedGrammar, lengths: Lengths) -> Bool[Tensor, " b"]:
     """Which elements have no possible symbol over a span that is far below the best one."""
     number = Truncated((0,))
     plain, possible = grammar.without_values(), grammar.possible()
@@ -156,7 +150,7 @@ def _in_range(grammar: ValuedGrammar, lengths: Int[Tensor, " b"]) -> Bool[Tensor
 
 
 def _varies(
-    grammar: ValuedGrammar, lengths: Int[Tensor, " b"], squares: Float[Tensor, "k b"]
+    grammar: ValuedGrammar, lengths: Lengths, squares: Float[Tensor, "k b"]
 ) -> Bool[Tensor, " b"]:
     """In which elements the functions vary as sums of so many values should.
 
@@ -272,7 +266,7 @@ class _Chart:
             found.append((x[0] < limit) & inside[..., None])
         return found
 
-    def at_top(self, lengths: Int[Tensor, " b"]) -> Inexact[Tensor, "l b nt"]:
+    def at_top(self, lengths: Lengths) -> Inexact[Tensor, "l b nt"]:
         """The spans over whole elements, 0 for elements of one word or none."""
         element = torch.arange(len(lengths), device=lengths.device)
         tops = torch.stack([x[:, :, 0] for x in self.lanes[1:]])

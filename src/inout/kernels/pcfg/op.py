@@ -19,6 +19,7 @@ from inout.kernels.pcfg.cpu import kbest as compiled
 from inout.kernels.pcfg.cpu.passes import CpuGrammarPasses
 from inout.kernels.pcfg.gpu.passes import GpuGrammarPasses
 from inout.kernels.pcfg.reference import reference_grammar_log_partition
+from inout.kernels.shapes import Lengths, PerElement, Root, Rules, Trees, Words
 from inout.kernels.threads import over_batch
 from inout.kernels.tiers import choose_tier
 
@@ -35,12 +36,7 @@ def passes_for(
     return (CpuGrammarPasses if on_cpu else GpuGrammarPasses)(root, rules, words, lengths)
 
 
-def log_partition(
-    root: Float[Tensor, "b nt"],
-    rules: Float[Tensor, "bs nt s s"],
-    words: Float[Tensor, "b n pt"],
-    lengths: Int[Tensor, " b"],
-) -> Float[Tensor, " b"]:
+def log_partition(root: Root, rules: Rules, words: Words, lengths: Lengths) -> PerElement:
     """log Z of each element; bs is 1 or b, s = nt + pt; lengths at least 1.
 
     O(b (n³ nt² + n² nt³ + n nt s pt)) time; O(b n² nt) memory besides the weights of the rules.
@@ -61,7 +57,7 @@ def span_marginals(
     return passes_for(root, rules, words, lengths).span_marginals()
 
 
-def best_trees(root: Tensor, rules: Tensor, words: Tensor, lengths: Tensor) -> Int[Tensor, "b n n"]:
+def best_trees(root: Tensor, rules: Tensor, words: Tensor, lengths: Tensor) -> Trees:
     """Symbols of the spans of the best tree, -1 elsewhere (everywhere if there is none)."""
     return passes_for(root, rules, words, lengths).best()
 

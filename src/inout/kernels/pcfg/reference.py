@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TypeVar
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
+from inout.kernels.shapes import Lengths, PerElement, Rules, Words
 from inout.semirings import Log, Semiring
 
 Elements = TypeVar("Elements")
@@ -19,7 +20,7 @@ def reference_grammar_inside(
     rules: Elements,
     preterminals: Elements,
     size: tuple[int, int, int, int],
-    lengths: Int[Tensor, " b"],
+    lengths: Lengths,
 ) -> Elements:
     """Total weight of the trees of a grammar over each element, [b] elements.
 
@@ -79,11 +80,8 @@ def reference_grammar_inside(
 
 
 def reference_grammar_log_partition(
-    root: Float[Tensor, "br nt"],
-    rules: Float[Tensor, "bs nt s s"],
-    preterminals: Float[Tensor, "b n pt"],
-    lengths: Int[Tensor, " b"],
-) -> Float[Tensor, " b"]:
+    root: Float[Tensor, "br nt"], rules: Rules, preterminals: Words, lengths: Lengths
+) -> PerElement:
     """log Z of a grammar's trees by autograd-recorded torch code: the slow twin of `op.py`.
 
     In float64 whatever the dtype: large float32 logarithms would lose what distinguishes trees.

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Inexact, Int
+from jaxtyping import Inexact
 from torch import Tensor
 
 from inout.kernels.limits import LANES_AT_A_TIME
 from inout.kernels.math.reweighting import reweighted
 from inout.kernels.segments.op import passes_for
+from inout.kernels.shapes import Generated, Lengths, Segments
 from inout.series.lanes import Lanes, mix
+
+Values = Inexact[Tensor, "k b #n #w #s #s"]
 
 
 def generating_function(
-    lanes: Lanes,
-    potentials: Float[Tensor, "b n w s s"],
-    lengths: Int[Tensor, " b"],
-    values: Inexact[Tensor, "k b #n #w #s #s"],
-    shift: float = 0.0,
-) -> tuple[Inexact[Tensor, "l b"], Inexact[Tensor, "k b"]]:
+    lanes: Lanes, potentials: Segments, lengths: Lengths, values: Values, shift: float = 0.0
+) -> Generated:
     """Sum of weight * exp(z . (F - centres)) over segmentations in units of Z, and the centres.
 
     From the end: the lanes of a boundary and the label before it are the expectation of exp(z .
@@ -87,7 +86,7 @@ def _steps(centres: Inexact[Tensor, "k b boundaries"], w: int) -> Inexact[Tensor
 
 
 def _centres(
-    used: Float[Tensor, "b n w s s"], values: Inexact[Tensor, "k b #n #w #s #s"], shift: float
+    used: Segments, values: Inexact[Tensor, "k b #n #w #s #s"], shift: float
 ) -> Inexact[Tensor, "k b boundaries"]:
     """E[F] of what lies before each boundary; a segment's share is spread over its positions."""
     b, n, w = used.shape[:3]

@@ -12,6 +12,7 @@ from inout.kernels.segments.cpu import decode as decoding
 from inout.kernels.segments.cpu.passes import CpuPasses, arrays
 from inout.kernels.segments.gpu.passes import GpuPasses
 from inout.kernels.segments.reference import reference_log_partition
+from inout.kernels.shapes import Labels, Lengths, PerElement, Segments
 from inout.kernels.threads import over_batch
 from inout.kernels.tiers import choose_tier
 
@@ -23,9 +24,7 @@ def passes_for(potentials: Tensor, lengths: Tensor, *, keep: bool = True) -> Cpu
     return GpuPasses(potentials, lengths, keep=keep)
 
 
-def log_partition(
-    potentials: Float[Tensor, "b n w s s"], lengths: Int[Tensor, " b"]
-) -> Float[Tensor, " b"]:
+def log_partition(potentials: Segments, lengths: Lengths) -> PerElement:
     """log Z of each element; O(b n w s²) time, O(b n (s + w)) memory besides the gradient."""
     return differentiable_log_partition(
         passes_for(potentials, lengths, keep=gradient_wanted(potentials)),
@@ -34,15 +33,13 @@ def log_partition(
     )
 
 
-def best_segments(
-    potentials: Float[Tensor, "b n w s s"], lengths: Int[Tensor, " b"]
-) -> Int[Tensor, "b n"]:
+def best_segments(potentials: Segments, lengths: Lengths) -> Labels:
     """The segmentation with the highest score (Viterbi); O(b n w s²)."""
     return passes_for(potentials, lengths).best()
 
 
 def k_best_segments(
-    potentials: Float[Tensor, "b n w s s"], lengths: Int[Tensor, " b"], k: int
+    potentials: Segments, lengths: Lengths, k: int
 ) -> tuple[Int[Tensor, "k b n"], Float[Tensor, "k b"]]:
     """The k segmentations with the highest scores, and these (-inf where there are fewer)."""
     given, sizes = arrays(potentials.cpu(), lengths.cpu())
@@ -58,7 +55,7 @@ def k_best_segments(
 
 
 def sample_segments(
-    potentials: Float[Tensor, "b n w s s"], lengths: Int[Tensor, " b"], count: int, seed: int
+    potentials: Segments, lengths: Lengths, count: int, seed: int
 ) -> tuple[Int[Tensor, "m b n"], Bool[Tensor, " b"]]:
     """`count` independent segmentations of each element, and which elements have any."""
     return passes_for(potentials, lengths).sample(count, seed)

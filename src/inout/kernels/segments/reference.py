@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TypeVar
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
 
+from inout.kernels.shapes import Lengths, PerElement, Segments
 from inout.semirings import Log, Semiring
 
 Elements = TypeVar("Elements")
@@ -17,7 +16,7 @@ def reference_forward(
     semiring: Semiring[Elements],
     segments: Elements,
     size: tuple[int, int, int, int],
-    lengths: Int[Tensor, " b"],
+    lengths: Lengths,
 ) -> Elements:
     """Total weight of all segmentations of each element, [b] elements.
 
@@ -54,9 +53,7 @@ def reference_forward(
     return total
 
 
-def reference_log_partition(
-    potentials: Float[Tensor, "b n w s s"], lengths: Int[Tensor, " b"]
-) -> Float[Tensor, " b"]:
+def reference_log_partition(potentials: Segments, lengths: Lengths) -> PerElement:
     """log Z of each element by autograd-recorded torch code: the slow twin of `op.py`.
 
     Computed in float64: in log space, large potentials would leave few digits of float32.

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Inexact, Int
+from jaxtyping import Float, Inexact
 from torch import Tensor
 
 from inout.kernels.math.reweighting import reweighted, shares
+from inout.kernels.shapes import Generated, LabelledSpans, Lengths, PerElement
 from inout.series.lanes import Lanes
+
+Values = Inexact[Tensor, "k b n n #s"]
 
 
 def generating_function(
-    lanes: Lanes,
-    potentials: Float[Tensor, "b n n s"],
-    lengths: Int[Tensor, " b"],
-    values: Inexact[Tensor, "k b n n #s"],
-    shift: float = 0.0,
-) -> tuple[Inexact[Tensor, "l b"], Inexact[Tensor, "k b"]]:
+    lanes: Lanes, potentials: LabelledSpans, lengths: Lengths, values: Values, shift: float = 0.0
+) -> Generated:
     """E[exp(z · (F − centres))] of each element, and the centres: E[F], if not moved by `shift`.
 
     The lanes of a span are the expectation of exp(z · (what is below it − its mean)), given that
@@ -47,7 +46,7 @@ class _Trees:
     trees have, and without `highest` for each wider span, of which all trees have as many.
     """
 
-    def __init__(self, lanes: Lanes, highest: Float[Tensor, " b"], shift: float) -> None:
+    def __init__(self, lanes: Lanes, highest: PerElement, shift: float) -> None:
         self.algebra, self.highest, self.shift = lanes, highest, shift
         self.lanes: list[Tensor] = []
         self.means: list[Tensor] = []
@@ -101,9 +100,7 @@ class _Trees:
         right = [found[width - w - 1][..., w : w + count] for w in range(1, width)]
         return torch.stack(left, -1), torch.stack(right, -1)
 
-    def whole(
-        self, lengths: Int[Tensor, " b"]
-    ) -> tuple[Inexact[Tensor, "l b"], Inexact[Tensor, "k b"]]:
+    def whole(self, lengths: Lengths) -> Generated:
         """Lanes and means of the spans over whole elements."""
         width = (lengths - 1).clamp(min=0)
         element = torch.arange(len(lengths), device=lengths.device)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from inout.kernels.autograd import differentiable_log_partition
+from inout.kernels.shapes import LabelledSpans, Lengths, PerElement, Spans
 from inout.kernels.spans.cpu import passes, scaled
 from inout.kernels.spans.cpu.passes import CpuTreePasses
 from inout.kernels.spans.gpu.passes import GpuTreePasses
@@ -21,9 +22,7 @@ def passes_for(scores: Tensor, lengths: Tensor) -> CpuTreePasses | GpuTreePasses
     return (CpuTreePasses if on_cpu else GpuTreePasses)(scores, lengths)
 
 
-def tree_log_partition(
-    scores: Float[Tensor, "b n n"], lengths: Int[Tensor, " b"]
-) -> Float[Tensor, " b"]:
+def tree_log_partition(scores: Spans, lengths: Lengths) -> PerElement:
     """log Z over the binary trees of each element; lengths at least 1.
 
     O(b n³) time, O(b n²) memory. Only scores with i <= j < length are read.
@@ -33,7 +32,7 @@ def tree_log_partition(
     )
 
 
-def best_tree(scores: Float[Tensor, "b n n"], lengths: Int[Tensor, " b"]) -> Bool[Tensor, "b n n"]:
+def best_tree(scores: Spans, lengths: Lengths) -> Bool[Tensor, "b n n"]:
     """The spans of the tree with the highest score (none where no tree is possible); O(b n³)."""
     if choose_tier(scores.device) == "cpu":
         return passes.best_tree(scores, lengths)  # without the inside pass
@@ -41,11 +40,7 @@ def best_tree(scores: Float[Tensor, "b n n"], lengths: Int[Tensor, " b"]) -> Boo
 
 
 def sample_trees(
-    scores: Float[Tensor, "b n n"],
-    potentials: Float[Tensor, "b n n s"],
-    lengths: Int[Tensor, " b"],
-    count: int,
-    seed: int,
+    scores: Spans, potentials: LabelledSpans, lengths: Lengths, count: int, seed: int
 ) -> Int[Tensor, "m b n n"]:
     """`count` labelled trees for each element: labels of spans, -1 elsewhere.
 

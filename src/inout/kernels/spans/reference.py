@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import TypeVar
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
 
+from inout.kernels.shapes import Lengths, PerElement, Spans
 from inout.semirings import Log, Semiring
 
 Elements = TypeVar("Elements")
 
 
 def reference_tree_inside(
-    semiring: Semiring[Elements], spans: Elements, size: tuple[int, int], lengths: Int[Tensor, " b"]
+    semiring: Semiring[Elements], spans: Elements, size: tuple[int, int], lengths: Lengths
 ) -> Elements:
     """Total weight of the binary trees over each element, [b] elements.
 
@@ -51,9 +50,7 @@ def reference_tree_inside(
     return total
 
 
-def reference_tree_log_partition(
-    scores: Float[Tensor, "b n n"], lengths: Int[Tensor, " b"]
-) -> Float[Tensor, " b"]:
+def reference_tree_log_partition(scores: Spans, lengths: Lengths) -> PerElement:
     """log Z of unlabelled trees by autograd-recorded torch code."""
     b, n, _ = scores.shape
     semiring = Log(dtype=scores.dtype, device=scores.device)

@@ -63,16 +63,17 @@ def step(alpha, block, tops, totals, following):
 
 
 @compiled
-def forward(emissions, transitions, lengths, b):
+def forward(chains, b):
     """(log Z, log alphas [n s]) of element b."""
-    size, length = emissions.shape[2], lengths[b]
+    emissions, length = chains.emissions, chains.lengths[b]
+    size = emissions.shape[2]
     tops, totals, alphas = np.empty(size), np.empty(size), np.empty((length, size))
     if length == 0:
         return 0.0, alphas
     for j in range(size):
         alphas[0, j] = emissions[b, 0, j]
     for t in range(1, length):
-        step(alphas[t - 1], block_at(transitions, b, t), tops, totals, alphas[t])
+        step(alphas[t - 1], block_at(chains.transitions, b, t), tops, totals, alphas[t])
         for j in range(size):
             alphas[t, j] += emissions[b, t, j]
     return log_sum(alphas[length - 1]), alphas
@@ -88,12 +89,13 @@ def collect(row, ahead, base, terms, pairs):
 
 
 @compiled
-def marginals(emissions, transitions, lengths, b, nodes, pairs):
+def marginals(chains, b, nodes, pairs):
     """Fills the marginals of element b: nodes [n s] and pairs [n-1 s s], 0 beyond its length."""
-    size, length = emissions.shape[2], lengths[b]
+    emissions, length = chains.emissions, chains.lengths[b]
+    size = emissions.shape[2]
     nodes[:] = 0
     pairs[:] = 0
-    log_z, alphas = forward(emissions, transitions, lengths, b)
+    log_z, alphas = forward(chains, b)
     if log_z == -np.inf:
         return
     terms, ahead, beta = np.empty(size), np.empty(size), np.zeros(size)
@@ -102,7 +104,7 @@ def marginals(emissions, transitions, lengths, b, nodes, pairs):
             nodes[t, j] = math.exp(alphas[t, j] + beta[j] - log_z)
         if t == 0:
             return
-        block = block_at(transitions, b, t)
+        block = block_at(chains.transitions, b, t)
         for j in range(size):
             ahead[j] = emissions[b, t, j] + beta[j]
         for i in range(size):

@@ -4,32 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from inout.kernels.chain.cpu import decode as decoding
 from inout.kernels.chain.cpu import logspace, scaled, tangent
+from inout.kernels.chain.cpu.scaled import Array, Chains, Limits, Messages, Parts
 from inout.kernels.limits import CHAIN_EXACT, CHAIN_SHARE
 from inout.kernels.threads import groups, over_batch
-
-Array = NDArray[Any]
-Kernel = Callable[..., Any]
-
-# numba's dispatchers have no types for starred arguments.
-forward: Kernel = scaled.forward
-backward: Kernel = scaled.backward
-stationary_backward: Kernel = scaled.stationary_backward
-log_space_forward: Kernel = logspace.forward
-log_space_marginals: Kernel = logspace.marginals
-covariances: Kernel = tangent.covariances
-specific_covariances: Kernel = tangent.specific_covariances
-stationary_covariances: Kernel = tangent.stationary_covariances
-viterbi: Kernel = decoding.viterbi
-draw: Kernel = decoding.sample
 
 
 class CpuPasses:
@@ -46,63 +30,50 @@ class CpuPasses:
         self.shared = len(transitions) == 1 and len(emissions) != 1
         if len(transitions) > 1 and transitions.stride(0) == 0:
             transitions = transitions[:1]  # one block for all elements, expanded
-        self.emissions: Array = emissions.detach().contiguous().numpy()  # [b n s]
-        self.transitions: Array = transitions.detach().contiguous().numpy()  # [bt nt s s]
-        self.lengths: Array = lengths.contiguous().numpy()
-        self.keep = keep
+        self.emissions, given = (x.detach().contiguous().numpy() for x in (emissions, transitions))
+        self.keep, self.stationary = keep, given.shape[1] == 1
         b, n, s = self.emissions.shape
         dtype = self.emissions.dtype
-        floor = 8 * s * np.finfo(dtype).tiny
-        self.limits = np.array([CHAIN_EXACT.of(dtype), floor, CHAIN_SHARE.of(dtype)], dtype)
+        limits = (CHAIN_EXACT.of(dtype), 8 * s * np.finfo(dtype).tiny, CHAIN_SHARE.of(dtype))
+        self.limits = Limits(*(dtype.type(x) for x in limits))
         self.work = b * n * s * s
-        self.stationary = self.transitions.shape[1] == 1
-        self.factors: Array = np.empty((0, s, s), dtype)
+        factors = np.empty((0, s, s), dtype)
         if self.stationary:
-            lowest = np.finfo(dtype).min
-            tops = self.transitions.max(axis=(2, 3), keepdims=True, initial=lowest)
+            tops = given.max(axis=(2, 3), keepdims=True, initial=np.finfo(dtype).min)
             with np.errstate(invalid="ignore"):  # one step may be padding, with anything in it
-                self.factors = np.exp(self.transitions - tops)[:, 0]
-        self.scales, self.shifts = np.empty((b, n), dtype), np.empty((b, n), dtype)
+                factors = np.exp(given - tops)[:, 0]
+        self.chains = Chains(self.emissions, given, factors, lengths.contiguous().numpy())
         self.fits: Array = np.empty(b)  # log Z, or NaN where the element needs log space
+        self.differentiated = False
 
-    @property
-    def _potentials(self) -> tuple[Array, ...]:
-        return self.emissions, self.transitions, self.factors, self.lengths
-
-    def _run_forward(self, rows: int) -> Array:
-        """Fills fits, scales and shifts; alphas [b rows s]."""
-        b, _, s = self.emissions.shape
-        alphas = np.empty((b, rows, s), self.emissions.dtype)
-
-        def part(lo: int, hi: int) -> None:
-            forward(
-                *self._potentials, lo, hi, self.limits, alphas, self.scales, self.shifts, self.fits
-            )
-
-        over_batch(part, b, self.work)
-        return alphas
+    def _run_forward(self, rows: int, back: int) -> Messages:
+        """Fills fits, and the messages but for the betas, for which it makes room."""
+        b, n, s = self.emissions.shape
+        sizes = (b, rows, s), (b, back, s), (b, n), (b, n)
+        alphas, betas, scales, shifts = (np.empty(x, self.emissions.dtype) for x in sizes)
+        made = Messages(alphas, betas, scales, shifts, self.fits)
+        over_batch(
+            lambda lo, hi: scaled.forward(self.chains, lo, hi, self.limits, made), b, self.work
+        )
+        return made
 
     @cached_property
-    def alphas(self) -> Array:
-        """Alphas [b n s], each position's relative to the largest."""
-        return self._run_forward(self.emissions.shape[1])
-
-    @cached_property
-    def betas(self) -> Array:
-        """Room for the betas [b n s]."""
-        return np.empty_like(self.emissions)
+    def messages(self) -> Messages:
+        """Alphas and, once differentiated, betas."""
+        n = self.emissions.shape[1]
+        return self._run_forward(n, n)
 
     @cached_property
     def log_z(self) -> Tensor:
         """log Z [b]; NaN where a potential is NaN or +inf."""
         if self.keep:
-            _ = self.alphas
+            _ = self.messages
         else:
-            self._run_forward(2)
+            self._run_forward(2, 0)
         log_z = self.fits.copy()
 
         def again(b: int) -> None:
-            exact = log_space_forward(self.emissions, self.transitions, self.lengths, b)[0]
+            exact, _ = logspace.forward(self.chains, b)
             log_z[b] = exact if self._is_valid(b) else np.nan
 
         self._in_log_space(again)
@@ -110,8 +81,8 @@ class CpuPasses:
 
     def _is_valid(self, b: int) -> bool:
         """Whether an element's potentials are all below +inf."""
-        length = int(self.lengths[b])
-        own = self.transitions[b if len(self.transitions) > 1 else 0]
+        length = int(self.chains.lengths[b])
+        own = self.chains.transitions[b if len(self.chains.transitions) > 1 else 0]
         steps = max(length - 1, 0)
         used = own[: min(steps, 1) if self.stationary else steps]
         return bool((self.emissions[b, :length] < np.inf).all() and (used < np.inf).all())
@@ -130,10 +101,10 @@ class CpuPasses:
     def log_alphas(self) -> Array:
         """log alphas [b n s] in float64, at each position up to a constant."""
         with np.errstate(divide="ignore", invalid="ignore"):  # the padding was never filled
-            logs = np.log(self.alphas.astype(np.float64))
+            logs = np.log(self.messages.alphas.astype(np.float64))
 
         def again(b: int) -> None:
-            exact = log_space_forward(self.emissions, self.transitions, self.lengths, b)[1]
+            _, exact = logspace.forward(self.chains, b)
             logs[b, : len(exact)] = exact
 
         self._in_log_space(again)
@@ -143,46 +114,51 @@ class CpuPasses:
         """Marginals of one element: nodes [n s], pairs [n-1 s s]."""
         _, n, s = self.emissions.shape
         nodes, pairs = np.empty((n, s)), np.empty((max(n - 1, 0), s, s))
-        log_space_marginals(self.emissions, self.transitions, self.lengths, b, nodes, pairs)
+        logspace.marginals(self.chains, b, nodes, pairs)
         return nodes, pairs
 
-    def _run_backward(self, scales: Array) -> tuple[Array, Array]:
-        """Gradients of the elements that fit: nodes [b n s], pairs as `gradients` gives them."""
-        alphas, betas, tiny = self.alphas, self.betas, self.limits[0]
-        nodes = np.empty_like(self.emissions)
-        b, _, s = nodes.shape
-        if not self.stationary:
-            pairs = np.empty((b, *self.transitions.shape[1:]), nodes.dtype)
-
-            def part(lo: int, hi: int) -> None:
-                backward(
-                    self.emissions, self.transitions, self.lengths, lo, hi, tiny, alphas,
-                    self.scales, self.shifts, scales, betas, nodes, pairs, self.fits,
-                )  # fmt: skip
-
-            over_batch(part, b, self.work)
-            fits = ~np.isnan(self.fits)
-            return nodes, pairs[fits].sum(0, keepdims=True) if self.shared else pairs
-        bounds, transposed = groups(b), np.ascontiguousarray(self.factors.swapaxes(1, 2))
-        products = np.zeros((len(bounds) - 1 if self.shared else b, s, s), nodes.dtype)
+    def _by_groups(self, part: Callable[..., None], work: int) -> None:
+        """Calls part(lo, hi), or part(lo, hi, g) for each group if these have a sum of pairs."""
+        bounds = groups(len(self.emissions))
 
         def sums(lo: int, hi: int) -> None:
             for g in range(lo, hi):
-                stationary_backward(
-                    self.emissions, transposed, self.lengths, bounds[g], bounds[g + 1], tiny,
-                    alphas, self.scales, scales, betas, nodes, products,
-                    g if self.shared else -1, self.fits,
-                )  # fmt: skip
+                part(bounds[g], bounds[g + 1], g)
 
-        over_batch(sums, len(bounds) - 1, self.work)
-        if self.shared:
-            products = products.sum(0, keepdims=True)
-        products *= np.nan_to_num(self.factors)
-        return nodes, products[:, None]
+        if self.stationary and self.shared:
+            over_batch(sums, len(bounds) - 1, work)
+        else:
+            over_batch(part, len(self.emissions), work)
+
+    def _run_backward(self, scales: Array) -> Parts:
+        """Gradients of the elements that fit: nodes [b n s], pairs as `gradients` gives them."""
+        b, _, s = self.emissions.shape
+        factors = self.chains.factors
+        transposed, exact = np.ascontiguousarray(factors.swapaxes(1, 2)), self.limits.exact
+        dtype = self.emissions.dtype
+        pairs = np.empty((b, *self.chains.transitions.shape[1:]), dtype)
+        if self.stationary:
+            pairs = np.zeros((len(groups(b)) - 1 if self.shared else b, 1, s, s), dtype)
+        made = Parts(np.empty_like(self.emissions), pairs)
+
+        def part(lo: int, hi: int, slot: int = -1) -> None:
+            scaled.backward(
+                self.chains, transposed, lo, hi, exact, self.messages, scales, made, slot
+            )
+
+        self._by_groups(part, self.work)
+        self.differentiated = True
+        if self.stationary:
+            if self.shared:
+                pairs = pairs.sum(0, keepdims=True)
+            pairs *= np.nan_to_num(factors)[:, None]
+        elif self.shared:
+            pairs = pairs[~np.isnan(self.fits)].sum(0, keepdims=True)
+        return made._replace(pairs=pairs)
 
     def gradients(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Gradients of weights . log Z: nodes [b n s] and pairs [bt nt s s]."""
-        _ = self.alphas
+        _ = self.messages
         given = self.emissions.dtype
         # Without any labelling the gradient is 0, whatever log Z = -inf has made of the weight.
         possible = self.log_z.numpy() > -np.inf
@@ -209,22 +185,23 @@ class CpuPasses:
         self, weights: Tensor, directions: tuple[Tensor, ...]
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Hessian of weights . log Z times u: nodes [b n s], pairs [bt nt s s]; and E[U] [b]."""
-        if "betas" not in self.__dict__:  # as the first derivative leaves them
+        if not self.differentiated:  # which leaves the betas
             self.gradients(torch.ones(len(self.emissions)))
         scales = weights.detach().numpy().astype(self.emissions.dtype)
         u_nodes = directions[0].detach().contiguous().numpy()
-        u_pairs = _without_copies(directions[1].detach())
+        u = Parts(u_nodes, _without_copies(directions[1].detach()))
         nodes, expected = np.empty_like(self.emissions), np.zeros(len(self.emissions))
         tangents = self._stationary_tangents if self.stationary else self._specific_tangents
-        pairs = tangents(scales, u_nodes, u_pairs, nodes, expected)
+        pairs = tangents(scales, u, nodes, expected)
         shares: dict[int, Array] = {}  # of the shared transitions, to be added in order
 
         def again(b: int) -> None:
             own_nodes, own_pairs = self._log_space_marginals(b)
             out = np.empty(own_pairs.shape, nodes.dtype)
-            expected[b] = covariances(
-                own_nodes.astype(nodes.dtype), own_pairs.astype(nodes.dtype), self.lengths[b],
-                u_nodes[b], u_pairs[b if len(u_pairs) > 1 else 0], scales[b], nodes[b], out,
+            expected[b] = tangent.covariances(
+                own_nodes.astype(nodes.dtype), own_pairs.astype(nodes.dtype),
+                self.chains.lengths[b], u.nodes[b], u.pairs[b if len(u.pairs) > 1 else 0],
+                scales[b], nodes[b], out,
             )  # fmt: skip
             if self.stationary:
                 out = out.sum(0, keepdims=True)
@@ -238,52 +215,45 @@ class CpuPasses:
             pairs[0] += shares[b]
         return torch.from_numpy(nodes), torch.from_numpy(pairs), torch.from_numpy(expected)
 
-    def _specific_tangents(
-        self, scales: Array, u_nodes: Array, u_pairs: Array, nodes: Array, expected: Array
-    ) -> Array:
+    def _specific_tangents(self, scales: Array, u: Parts, nodes: Array, expected: Array) -> Array:
         """Of the elements that fit fills nodes and expected; pairs [bt n-1 s s]."""
-        pairs = np.empty((len(nodes), *self.transitions.shape[1:]), nodes.dtype)
+        pairs = np.empty((len(nodes), *self.chains.transitions.shape[1:]), nodes.dtype)
+        out = Parts(nodes, pairs)
 
         def part(lo: int, hi: int) -> None:
-            specific_covariances(
-                *self._potentials, lo, hi, self.alphas, self.betas, self.scales, self.shifts,
-                self.fits, u_nodes, u_pairs, scales, nodes, pairs, expected,
-            )  # fmt: skip
+            tangent.specific_covariances(
+                self.chains, lo, hi, self.messages, u, scales, out, expected
+            )
 
         over_batch(part, len(nodes), 3 * self.work)
         return pairs[~np.isnan(self.fits)].sum(0, keepdims=True) if self.shared else pairs
 
-    def _stationary_tangents(
-        self, scales: Array, u_nodes: Array, u_pairs: Array, nodes: Array, expected: Array
-    ) -> Array:
+    def _stationary_tangents(self, scales: Array, u: Parts, nodes: Array, expected: Array) -> Array:
         """Of the elements that fit fills nodes and expected; pairs [bt 1 s s]."""
         size = nodes.shape[2]
-        bounds = groups(len(nodes))
-        slots = len(bounds) - 1 if self.shared else len(nodes)
-        factors = np.nan_to_num(self.factors)  # NaN: blocks that are all padding
-        transposed = np.ascontiguousarray(factors.swapaxes(1, 2))
-        changes, mean = _changes(factors, u_pairs[:, 0])
-        changes_transposed = np.ascontiguousarray(changes.swapaxes(1, 2))
-        first = np.zeros((slots, size, size), nodes.dtype)
-        second = np.zeros((slots if len(changes) else 0, size, size), nodes.dtype)
+        factors = np.nan_to_num(self.chains.factors)  # NaN: blocks that are all padding
+        changes, mean = _changes(factors, u.pairs[:, 0])
+        matrices = tangent.Matrices(
+            factors, np.ascontiguousarray(factors.swapaxes(1, 2)),
+            changes, np.ascontiguousarray(changes.swapaxes(1, 2)),
+        )  # fmt: skip
+        slots = len(groups(len(nodes))) - 1 if self.shared else len(nodes)
+        sums = np.zeros((slots, 2 if len(changes) else 1, size, size), nodes.dtype)
 
-        def sums(lo: int, hi: int) -> None:
-            for g in range(lo, hi):
-                stationary_covariances(
-                    self.emissions, self.lengths, bounds[g], bounds[g + 1], self.alphas,
-                    self.betas, self.scales, self.fits, factors, transposed, changes,
-                    changes_transposed, u_nodes, scales, nodes, first, second,
-                    g if self.shared else -1, expected,
-                )  # fmt: skip
+        def part(lo: int, hi: int, slot: int = -1) -> None:
+            tangent.stationary_covariances(
+                self.chains, lo, hi, self.messages, matrices, u.nodes, scales, nodes, sums, slot,
+                expected,
+            )  # fmt: skip
 
-        over_batch(sums, len(bounds) - 1, 3 * self.work)
-        expected += np.maximum(self.lengths - 1, 0) * mean
+        self._by_groups(part, 3 * self.work)
+        expected += np.maximum(self.chains.lengths - 1, 0) * mean
         if self.shared:
-            first, second = (x.sum(0, keepdims=True) for x in (first, second))
-        first *= factors
+            sums = sums.sum(0, keepdims=True)
+        pairs: Array = sums[:, :1] * factors[:, None]
         if len(changes):
-            first += second * changes
-        return first[:, None]
+            pairs += sums[:, 1:] * changes[:, None]
+        return pairs
 
     def best(self) -> Tensor:
         """The labels [b n] with the highest score (Viterbi); 0 beyond the lengths."""
@@ -291,7 +261,9 @@ class CpuPasses:
         labels, scores = np.empty((b, n), np.int64), np.empty(b)
 
         def part(lo: int, hi: int) -> None:
-            viterbi(self.emissions, self.transitions, self.lengths, lo, hi, labels, scores)
+            decoding.viterbi(
+                self.emissions, self.chains.transitions, self.chains.lengths, lo, hi, labels, scores
+            )
 
         over_batch(part, b, self.work)
         return torch.from_numpy(labels)
@@ -304,9 +276,9 @@ class CpuPasses:
 
         def part(lo: int, hi: int) -> None:
             for element in range(lo, hi):
-                possible = draw(
-                    log_alphas[element], self.transitions, self.lengths[element], element,
-                    np.uint64(seed), element * count, labels[element],
+                possible = decoding.sample(
+                    log_alphas[element], self.chains.transitions, self.chains.lengths[element],
+                    element, np.uint64(seed), element * count, labels[element],
                 )  # fmt: skip
                 if not possible:
                     labels[element] = -1

@@ -5,21 +5,58 @@ them, so a pair of labels costs one exp (none with stationary transitions) and a
 What underflows is bounded from above as it is lost, and the bound carried forward: an element
 where it could matter in the end is marked, and done again in log space (`logspace.py`).
 
-Emissions [b n s]; transitions [b n-1 s s] or, stationary, [b 1 s s], previous label first, with
-b = 1 where all elements share them; lengths [b], 0 allowed. Every kernel does the elements lo:hi
-only, so that threads can share a batch.
+Every kernel does the elements lo:hi only, so that threads can share a batch.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled
 from inout.kernels.math.cpu.exponential import FAST, exp_below
 from inout.kernels.math.cpu.extremes import largest, smallest
 from inout.kernels.math.cpu.products import add_product_of_columns
+
+Array = NDArray[Any]
+
+
+class Chains(NamedTuple):
+    """The potentials of a batch."""
+
+    emissions: Array  # [b n s]
+    # [b n-1 s s] or, stationary, [b 1 s s], previous label first; b = 1 where all share them
+    transitions: Array
+    factors: Array  # [b s s], exp(transitions - their maximum) if these are stationary, else empty
+    lengths: Array  # [b], 0 allowed
+
+
+class Limits(NamedTuple):
+    """What scaled arithmetic is trusted with, in the dtype of the potentials."""
+
+    exact: np.floating  # sums of at least this much are exact whatever underflows
+    floor: np.floating  # what underflow can take from a sum
+    share: np.floating  # of a sum that does not count
+
+
+class Messages(NamedTuple):
+    """What the passes leave, each position's relative to the largest of its kind."""
+
+    alphas: Array  # [b n s]
+    betas: Array  # [b n s]
+    scales: Array  # [b n], of the alphas
+    shifts: Array  # [b n], the largest transition to each position
+    log_z: Array  # [b]; NaN marks an element for log space
+
+
+class Parts(NamedTuple):
+    """Numbers for the labels and pairs of labels: gradients, directions."""
+
+    nodes: Array  # [b n s]
+    pairs: Array  # [b n-1 s s] or, stationary, [b 1 s s]
 
 
 @compiled(fastmath=FAST)
@@ -64,14 +101,15 @@ def emit(emission, total, alpha):
 
 
 @compiled(fastmath=FAST)
-def bound_losses(emission, shift, scale, floor, carried, alpha, lost, share):
+def bound_losses(emission, shift, scale, limits, carried, alpha, lost):
     """Sets lost[j] so that alpha[j] + lost[j] is at least the true weight; whether that is much.
 
-    `carried` [s] is what the losses of the position before can amount to here, and `floor` what
-    underflow can take from a sum of entries up to 1 now, both before scaling. Where `lost` still
-    holds the losses before, these underflow on their way as well. Much is more than a `share` of
-    alpha.
+    `carried` [s] is what the losses of the position before can amount to here, and the limits'
+    floor what underflow can take from a sum of entries up to 1 now, both before scaling. Where
+    `lost` still holds the losses before, these underflow on their way as well. Much is more than
+    the limits' share of alpha.
     """
+    floor = limits.floor
     slack = floor
     for i in range(emission.shape[0]):
         slack += floor * lost[i]
@@ -81,74 +119,64 @@ def bound_losses(emission, shift, scale, floor, carried, alpha, lost, share):
         if emission[j] > -np.inf:
             factor = exp_below(emission[j] - shift) + floor
             lost[j] = (carried[j] * factor + slack) / scale
-        if not lost[j] <= share * alpha[j]:
+        if not lost[j] <= limits.share * alpha[j]:
             much = True
     return much
 
 
 @compiled
-def forward(
-    emissions, transitions, factors, lengths, lo, hi, limits, alphas, scales, shifts, log_z
-):
-    """Fills alphas [b n s], scales and shifts [b n], log_z [b]; NaN marks an element for log space.
+def forward(chains, lo, hi, limits, messages):
+    """Fills the alphas, scales, shifts and log_z of the messages.
 
     Position t has its alphas in row t modulo the number of rows: two are enough for log Z alone.
-    `factors` [b s s] are exp(transitions - their maximum) where those are stationary, else empty.
-    `limits` is (tiny, floor, share): sums of at least `tiny` are exact whatever underflows, which
-    is at most `floor` a sum, and a `share` of a sum does not count.
     """
-    tiny, floor, share = limits[0], limits[1], limits[2]
-    stationary = factors.shape[0] > 0
+    emissions, alphas, tiny = chains.emissions, messages.alphas, limits.exact
+    stationary = chains.factors.shape[0] > 0
     size, rows = emissions.shape[2], alphas.shape[1]
     total, carried = np.zeros(size, emissions.dtype), np.empty(size, emissions.dtype)
     lost = np.empty(size, emissions.dtype)
     flat = np.empty(size * size, emissions.dtype)
-    scratch = flat.reshape((size, size))
+    factors = flat.reshape((size, size))
     for b in range(lo, hi):
-        shared = b if transitions.shape[0] > 1 else 0
+        shared = b if chains.transitions.shape[0] > 1 else 0
+        if stationary:
+            factors = chains.factors[shared]
         log_sum, good, lossy = 0.0, True, False
         block_shift = emissions.dtype.type(0)
-        for t in range(lengths[b]):
+        for t in range(chains.lengths[b]):
             before, alpha = alphas[b, (t - 1) % rows], alphas[b, t % rows]
             if t == 0:
                 total[:] = 1
-            elif stationary:
-                if t == 1:
-                    block = transitions[shared, 0]
-                    block_shift = largest(block.reshape(block.size))
-                spread(before, factors[shared], total)
             else:
-                block = transitions[shared, t - 1]
-                block_shift = largest(block.reshape(block.size))
-                exponentiate(block.reshape(block.size), block_shift, flat)
-                spread(before, scratch, total)
+                if t == 1 or not stationary:
+                    block = chains.transitions[shared, t - 1]
+                    block_shift = largest(block.reshape(block.size))
+                if not stationary:
+                    exponentiate(block.reshape(block.size), block_shift, flat)
+                spread(before, factors, total)
             scale, shift, least = emit(emissions[b, t], total, alpha)
-            scales[b, t], shifts[b, t] = scale, block_shift
-            good = scale >= floor  # below, there is no reciprocal of it
+            messages.scales[b, t], messages.shifts[b, t] = scale, block_shift
+            good = scale >= limits.floor  # below, there is no reciprocal of it
             if not good:
                 break
             if lossy or least * scale < tiny:
-                if not lossy:
+                if lossy:
+                    spread(lost, factors, carried)
+                else:
                     carried[:] = 0
                     lost[:] = 0
-                elif stationary:
-                    spread(lost, factors[shared], carried)
-                else:
-                    spread(lost, scratch, carried)
-                lossy = bound_losses(
-                    emissions[b, t], shift, scale, floor, carried, alpha, lost, share
-                )
+                lossy = bound_losses(emissions[b, t], shift, scale, limits, carried, alpha, lost)
             log_sum += math.log(scale) + float(shift)
             if t > 0:
                 log_sum += float(block_shift)
-        log_z[b] = np.nan
-        if lengths[b] == 0:
-            log_z[b] = 0.0
+        messages.log_z[b] = np.nan
+        if chains.lengths[b] == 0:
+            messages.log_z[b] = 0.0
         elif good:
             total[:] = 1
-            whole = dot(alphas[b, (lengths[b] - 1) % rows], total)
-            if not lossy or dot(lost, total) <= share * whole:
-                log_z[b] = log_sum + math.log(whole)
+            whole = dot(alphas[b, (chains.lengths[b] - 1) % rows], total)
+            if not lossy or dot(lost, total) <= limits.share * whole:
+                messages.log_z[b] = log_sum + math.log(whole)
 
 
 @compiled(fastmath=FAST)
@@ -187,86 +215,61 @@ def scale_by(values, factor, out):
 
 
 @compiled
-def backward(
-    emissions, transitions, lengths, lo, hi, tiny,
-    alphas, scales, shifts, weights, betas, node_grads, edge_grads, log_z,
-):  # fmt: skip
-    """Fills the gradients of sum(weights * log Z): node_grads [b n s] and edge_grads [b n-1 s s].
+def backward(chains, transposed, lo, hi, exact, messages, weights, gradients, slot):
+    """Fills the gradients of sum(weights * log Z), and the betas, after `forward`.
 
-    The betas [b n s] are kept. Elements with NaN in log_z are left alone; those that need log
-    space are marked so. What underflows in a beta takes at most the `floor` of `forward` times
-    alpha from the mass of all labellings, so it is enough that this mass, as scaled here, is at
-    least `tiny`.
+    Elements with NaN in log_z are left alone; those that need log space are marked so. What
+    underflows in a beta takes at most the floor of `forward` times alpha from the mass of all
+    labellings, so it is enough that this mass, as scaled here, is at least `exact`.
+
+    With stationary transitions, whose factors, next label first, are `transposed` [b s s], adds
+    to gradients.pairs what is still to be multiplied by the factors: one matrix product for each
+    element, at place `slot`, or b where slot is -1.
     """
+    emissions, alphas, betas, log_z = (
+        chains.emissions,
+        messages.alphas,
+        messages.betas,
+        messages.log_z,
+    )
+    stationary = transposed.shape[0] > 0
     size, one = emissions.shape[2], emissions.dtype.type(1)
-    back, ahead = np.empty(size, emissions.dtype), np.empty(size, emissions.dtype)
-    scaled = np.empty(size, emissions.dtype)
-    flat = np.empty(size * size, emissions.dtype)
+    rows = emissions.shape[1] if stationary else 1
+    ahead, scaled = np.empty((rows, size), emissions.dtype), np.empty((rows, size), emissions.dtype)
+    back, flat = np.empty(size, emissions.dtype), np.empty(size * size, emissions.dtype)
     factors = flat.reshape((size, size))
     for b in range(lo, hi):
         if np.isnan(log_z[b]):
             continue
-        shared = b if transitions.shape[0] > 1 else 0
-        last = lengths[b] - 1
-        node_grads[b, last + 1 :] = 0
-        edge_grads[b, max(last, 0) :] = 0
+        shared = b if chains.transitions.shape[0] > 1 else 0
+        last = chains.lengths[b] - 1
+        gradients.nodes[b, last + 1 :] = 0
+        if not stationary:
+            gradients.pairs[b, max(last, 0) :] = 0
         if last >= 0:
             betas[b, last] = 1
         for t in range(last, -1, -1):
             mass = dot(alphas[b, t], betas[b, t])
             # The sum over i, j of alpha[i] exp(block[i, j]) ahead[j], as computed below.
-            norm = mass * scales[b, t]
-            if not (mass >= tiny and norm >= tiny):
+            norm = mass * messages.scales[b, t]
+            if not (mass >= exact and norm >= exact):
                 log_z[b] = np.nan
                 break
-            share_out(alphas[b, t], betas[b, t], weights[b] / mass, node_grads[b, t])
+            share_out(alphas[b, t], betas[b, t], weights[b] / mass, gradients.nodes[b, t])
             if t > 0:
-                look_ahead(emissions[b, t], betas[b, t], ahead)
-                scale_by(alphas[b, t - 1], weights[b] / norm, scaled)
-                block = transitions[shared, t - 1]
-                exponentiate(block.reshape(block.size), shifts[b, t], flat)
-                collect(factors, scaled, ahead, back, edge_grads[b, t - 1])
+                row = t - 1 if stationary else 0
+                look_ahead(emissions[b, t], betas[b, t], ahead[row])
+                scale_by(alphas[b, t - 1], weights[b] / norm, scaled[row])
+                if stationary:
+                    spread(ahead[row], transposed[shared], back)
+                else:
+                    block = chains.transitions[shared, t - 1]
+                    exponentiate(block.reshape(block.size), messages.shifts[b, t], flat)
+                    collect(factors, scaled[row], ahead[row], back, gradients.pairs[b, t - 1])
                 scale_by(back, one / largest(back), betas[b, t - 1])
-
-
-@compiled
-def stationary_backward(
-    emissions, transposed, lengths, lo, hi, tiny,
-    alphas, scales, weights, betas, node_grads, products, slot, log_z,
-):  # fmt: skip
-    """As `backward`, where one block of transitions serves all positions.
-
-    `transposed` [b s s] are the factors, next label first. Adds to products [slots s s] what the
-    gradients of the blocks are before they meet the factors: one matrix product for each element,
-    at place `slot`, or b where slot is -1.
-    """
-    _, n, size = emissions.shape
-    one = emissions.dtype.type(1)
-    ahead, scaled = np.empty((n, size), emissions.dtype), np.empty((n, size), emissions.dtype)
-    back = np.empty(size, emissions.dtype)
-    for b in range(lo, hi):
-        if np.isnan(log_z[b]):
-            continue
-        shared = b if transposed.shape[0] > 1 else 0
-        last = lengths[b] - 1
-        node_grads[b, last + 1 :] = 0
-        if last >= 0:
-            betas[b, last] = 1
-        for t in range(last, -1, -1):
-            mass = dot(alphas[b, t], betas[b, t])
-            norm = mass * scales[b, t]
-            if not (mass >= tiny and norm >= tiny):
-                log_z[b] = np.nan
-                break
-            share_out(alphas[b, t], betas[b, t], weights[b] / mass, node_grads[b, t])
-            if t > 0:
-                look_ahead(emissions[b, t], betas[b, t], ahead[t - 1])
-                scale_by(alphas[b, t - 1], weights[b] / norm, scaled[t - 1])
-                spread(ahead[t - 1], transposed[shared], back)
-                scale_by(back, one / largest(back), betas[b, t - 1])
-        if last > 0 and not np.isnan(log_z[b]):
+        if stationary and last > 0 and not np.isnan(log_z[b]):
             place = b if slot < 0 else slot
-            add_product_of_columns(scaled[:last], ahead[:last], products[place])
+            add_product_of_columns(scaled[:last], ahead[:last], gradients.pairs[place, 0])
 
 
 @compiled(fastmath=FAST)
@@ -279,22 +282,20 @@ def dot(x, y):
 
 
 @compiled(fastmath=FAST)
-def pair_marginals(emissions, transitions, factors, lengths, b, alphas, betas, scales, shifts, out):
+def pair_marginals(chains, messages, b, out):
     """Fills out [n-1 s s] with the marginals of the pairs of element b, 0 beyond its length."""
-    size = emissions.shape[2]
-    shared = b if transitions.shape[0] > 1 else 0
+    emissions, alphas, betas = chains.emissions, messages.alphas, messages.betas
+    size, length = emissions.shape[2], chains.lengths[b]
+    shared = b if chains.transitions.shape[0] > 1 else 0
     ahead = np.empty(size, emissions.dtype)
-    out[max(lengths[b] - 1, 0) :] = 0
-    for t in range(1, lengths[b]):
+    out[max(length - 1, 0) :] = 0
+    for t in range(1, length):
         mass = dot(alphas[b, t], betas[b, t])
         look_ahead(emissions[b, t], betas[b, t], ahead)
         block = out[t - 1]
-        if factors.shape[0] > 0:
-            block[:] = factors[shared]
-        else:
-            given = transitions[shared, t - 1]
-            exponentiate(given.reshape(given.size), shifts[b, t], block.reshape(block.size))
+        given = chains.transitions[shared, t - 1]
+        exponentiate(given.reshape(given.size), messages.shifts[b, t], block.reshape(block.size))
         for i in range(size):
-            weight = alphas[b, t - 1, i] / (mass * scales[b, t])
+            weight = alphas[b, t - 1, i] / (mass * messages.scales[b, t])
             for j in range(size):
                 block[i, j] *= weight * ahead[j]

@@ -9,10 +9,12 @@ that little cancels.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from inout._core.cpu.compiling import compiled
-from inout.kernels.chain.cpu.scaled import dot, pair_marginals, scale_by, share_out, spread
+from inout.kernels.chain.cpu.scaled import Array, dot, pair_marginals, scale_by, share_out, spread
 from inout.kernels.chain.cpu.scaled import look_ahead as meet
 from inout.kernels.math.cpu.exponential import FAST
 from inout.kernels.math.cpu.products import add_product_of_columns
@@ -104,27 +106,23 @@ def node_marginals(alphas, betas, length, nodes):
 
 
 @compiled
-def specific_covariances(
-    emissions, transitions, factors, lengths, lo, hi, alphas, betas, scales, shifts, log_z,
-    u_nodes, u_pairs, weights, node_out, pair_out, expected,
-):  # fmt: skip
+def specific_covariances(chains, lo, hi, messages, direction, weights, out, expected):
     """`covariances` of the elements lo:hi but those with NaN in log_z, after `backward`.
 
-    Fills node_out [b n s], pair_out [b n-1 s s] and expected [b].
+    Fills out.nodes [b n s], out.pairs [b n-1 s s] and expected [b].
     """
-    _, n, size = emissions.shape
-    nodes = np.empty((n, size), emissions.dtype)
-    pairs = np.empty((max(n - 1, 0), size, size), emissions.dtype)
+    _, n, size = chains.emissions.shape
+    nodes = np.empty((n, size), chains.emissions.dtype)
+    pairs = np.empty((max(n - 1, 0), size, size), chains.emissions.dtype)
     for b in range(lo, hi):
-        if np.isnan(log_z[b]):
+        if np.isnan(messages.log_z[b]):
             continue
-        node_marginals(alphas[b], betas[b], lengths[b], nodes)
-        pair_marginals(
-            emissions, transitions, factors, lengths, b, alphas, betas, scales, shifts, pairs
-        )
+        node_marginals(messages.alphas[b], messages.betas[b], chains.lengths[b], nodes)
+        pair_marginals(chains, messages, b, pairs)
+        own = b if direction.pairs.shape[0] > 1 else 0
         expected[b] = covariances(
-            nodes, pairs, lengths[b], u_nodes[b], u_pairs[b if u_pairs.shape[0] > 1 else 0],
-            weights[b], node_out[b], pair_out[b],
+            nodes, pairs, chains.lengths[b], direction.nodes[b], direction.pairs[own], weights[b],
+            out.nodes[b], out.pairs[b],
         )  # fmt: skip
 
 
@@ -145,23 +143,33 @@ def add_product(x, y, out):
     return total
 
 
+class Matrices(NamedTuple):
+    """Stationary transitions and how a direction changes them, next label first in the second."""
+
+    factors: Array  # [b s s]
+    transposed: Array
+    changes: Array  # [bu s s], factors times the direction; [0 s s] if that is the same for all
+    changes_transposed: Array
+
+
 @compiled
-def stationary_element(
-    emissions, alphas, betas, scales, factors, transposed, changes, changes_transposed, length,
-    u_nodes, weight, node_out, first, second,
-):  # fmt: skip
+def stationary_element(chains, b, messages, matrices, u_nodes, weight, node_out, sums, place):
     """As `covariances`, for one block of factors [s s] at all positions, from alphas and betas.
 
-    `changes` [1 s s] are the factors times the direction; [0 s s] where that is the same for all
-    pairs. The pair i, j at t weighs before[t, i] factors[i, j] after[t, j], so no block is ever
-    made: what the direction does is a product with one of four matrices. The gradients of the
-    block, summed over the positions, are added to `first` [s s], still to be multiplied by the
-    factors, and to `second` [1 s s], by the changes.
+    The pair i, j at t weighs before[t, i] factors[i, j] after[t, j], so no block is ever made:
+    what the direction does is a product with one of four matrices. The gradients of the block,
+    summed over the positions, are added to sums[place, 0] [s s], still to be multiplied by the
+    factors, and to sums[place, 1], by the changes.
     """
+    emissions, scales, length = chains.emissions[b], messages.scales[b], chains.lengths[b]
+    alphas, betas = messages.alphas[b], messages.betas[b]
     n, size = alphas.shape
     kind = alphas.dtype
     one, zero = kind.type(1), kind.type(0)
-    changing = changes.shape[0] > 0
+    own = b if matrices.factors.shape[0] > 1 else 0
+    factors, transposed = matrices.factors[own], matrices.transposed[own]
+    changing = matrices.changes.shape[0] > 0
+    of_u = b if matrices.changes.shape[0] > 1 else 0
     nodes, f = np.empty((n, size), kind), np.zeros((n, size), kind)
     before, after = np.empty((n, size), kind), np.empty((n, size), kind)
     h, total, more = np.zeros(size, kind), np.zeros(size, kind), np.zeros(size, kind)
@@ -176,7 +184,7 @@ def stationary_element(
             multiply(before[t - 1], f[t - 1], one, zero, h)
             spread(h, factors, total)
             if changing:
-                spread(before[t - 1], changes[0], more)
+                spread(before[t - 1], matrices.changes[of_u], more)
             add_product(after[t - 1], more, total)
         for j in range(size):
             if nodes[t, j] > 0:  # of a label never met nothing is expected
@@ -195,7 +203,7 @@ def stationary_element(
         multiply(after[t - 1], h, one, zero, right[steps + t - 1])
         spread(right[steps + t - 1], transposed, total)
         if changing:
-            spread(after[t - 1], changes_transposed[0], more)
+            spread(after[t - 1], matrices.changes_transposed[of_u], more)
         mean = add_product(before[t - 1], more, total)
         multiply(before[t - 1], f[t - 1], weight, mean, left[t - 1])
         scale_by(after[t - 1], one, right[t - 1])
@@ -204,30 +212,24 @@ def stationary_element(
             h[i] = total[i] / nodes[t - 1, i] if nodes[t - 1, i] > 0 else zero
         centre(h, nodes[t - 1])
     if steps > 0:
-        add_product_of_columns(left, right, first)
+        add_product_of_columns(left, right, sums[place, 0])
         if changing:
-            add_product_of_columns(left[steps:], right[:steps], second[0])
+            add_product_of_columns(left[steps:], right[:steps], sums[place, 1])
     return expected
 
 
 @compiled
 def stationary_covariances(
-    emissions, lengths, lo, hi, alphas, betas, scales, log_z, factors, transposed, changes,
-    changes_transposed, u_nodes, weights, node_out, first, second, slot, expected,
-):  # fmt: skip
+    chains, lo, hi, messages, matrices, u_nodes, weights, node_out, sums, slot, expected
+):
     """`stationary_element` of the elements lo:hi but those with NaN in log_z.
 
-    Fills node_out [b n s] and expected [b]. What goes to `first` and `second` [slots s s] goes to
-    the place `slot`, or b where that is -1.
+    Fills node_out [b n s] and expected [b]. What goes to sums [slots 2 s s] goes to the place
+    `slot`, or b where that is -1.
     """
     for b in range(lo, hi):
-        if np.isnan(log_z[b]):
-            continue
-        place = b if slot < 0 else slot
-        own = b if factors.shape[0] > 1 else 0
-        of_u = b if changes.shape[0] > 1 else 0
-        expected[b] = stationary_element(
-            emissions[b], alphas[b], betas[b], scales[b], factors[own], transposed[own],
-            changes[of_u : of_u + 1], changes_transposed[of_u : of_u + 1], lengths[b],
-            u_nodes[b], weights[b], node_out[b], first[place], second[place : place + 1],
-        )  # fmt: skip
+        if not np.isnan(messages.log_z[b]):
+            place = b if slot < 0 else slot
+            expected[b] = stationary_element(
+                chains, b, messages, matrices, u_nodes[b], weights[b], node_out[b], sums, place
+            )

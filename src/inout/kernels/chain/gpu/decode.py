@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from inout.kernels.chain.gpu.kernels import options, strides, sweep
+from inout.kernels.shapes import Emissions, Labels, Lengths, Transitions
 
 
 @triton.jit
@@ -77,11 +78,7 @@ def sample_kernel(
         label = tl.maximum(label, 0)
 
 
-def best_labels(
-    emissions: Float[Tensor, "b n s"],
-    transitions: Float[Tensor, "bt nt s s"],
-    lengths: Int[Tensor, " b"],
-) -> Int[Tensor, "b n"]:
+def best_labels(emissions: Emissions, transitions: Transitions, lengths: Lengths) -> Labels:
     """The labels with the highest score."""
     b, n, s = emissions.shape
     labels = torch.empty((b, n), dtype=torch.long, device=emissions.device)
@@ -94,9 +91,9 @@ def best_labels(
 
 
 def sample_labels(
-    emissions: Float[Tensor, "b n s"],
-    transitions: Float[Tensor, "bt nt s s"],
-    lengths: Int[Tensor, " b"],
+    emissions: Emissions,
+    transitions: Transitions,
+    lengths: Lengths,
     uniform: Float[Tensor, "m b n"],
 ) -> Int[Tensor, "m b n"]:
     """Independent labellings; -1 where an element has none."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 import torch
 import triton
 import triton.language as tl
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from inout.kernels.limits import (
@@ -31,6 +31,7 @@ from inout.kernels.limits import (
     CHAIN_GPU_LOWEST,
     CHAIN_GPU_SHARED_MEMORY,
 )
+from inout.kernels.shapes import Emissions, Lengths, PerElement, Transitions
 
 LOWEST, LEAST = tl.constexpr(CHAIN_GPU_LOWEST), tl.constexpr(CHAIN_GPU_LEAST)
 TINY, HUGE = tl.constexpr(CHAIN_EXACT.float32), tl.constexpr(CHAIN_GPU_HUGE)
@@ -507,10 +508,7 @@ def sweep(
 
 
 def meet_in_the_middle(
-    emissions: Float[Tensor, "b n s"],
-    transitions: Float[Tensor, "bt nt s s"],
-    lengths: Int[Tensor, " b"],
-    keep: bool,
+    emissions: Emissions, transitions: Transitions, lengths: Lengths, keep: bool
 ) -> tuple[Tensor, ...]:
     """(log Z [b] in float64, log messages [b n s], log scales [b n], middles [b 2 s]).
 
@@ -526,14 +524,14 @@ def meet_in_the_middle(
 
 
 def gradients(
-    emissions: Float[Tensor, "b n s"],
-    transitions: Float[Tensor, "bt nt s s"],
-    lengths: Int[Tensor, " b"],
-    messages: Float[Tensor, "b n s"],
+    emissions: Emissions,
+    transitions: Transitions,
+    lengths: Lengths,
+    messages: Emissions,
     scales: Float[Tensor, "b n"],
     middles: Float[Tensor, "b 2 s"],
-    weights: Float[Tensor, " b"],
-) -> tuple[Float[Tensor, "b n s"], Float[Tensor, "b nt s s"]]:
+    weights: PerElement,
+) -> tuple[Emissions, Float[Tensor, "b nt s s"]]:
     """Gradients of weights . log Z for nodes and, element by element, pairs."""
     b, n, s = emissions.shape
     stationary = transitions.shape[1] == 1

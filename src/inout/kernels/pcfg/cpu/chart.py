@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from inout.kernels.pcfg.cpu import scaled, tangent
+from inout.kernels.pcfg.cpu.scaled import Array, Arrays, Changes
 from inout.kernels.threads import groups, over_batch
-
-Array = NDArray[Any]
-Kernel = Callable[..., Any]
-
-# numba's dispatchers have no types for starred arguments.
-inside: Kernel = scaled.inside
-outside: Kernel = scaled.outside
-tangent_inside: Kernel = tangent.inside
-tangent_outside: Kernel = tangent.outside
 
 
 class Weights:
@@ -38,14 +28,10 @@ class Weights:
         self.left: Array = np.ascontiguousarray(rules[:, :, nt:])
         self.right: Array = np.ascontiguousarray(rules[:, :, :nt, nt:].swapaxes(2, 3))
 
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        """both [bs nt*nt nt], left [bs nt pt s], right [bs nt pt nt], words [b n pt]."""
-        return self.both, self.left, self.right, self.words
-
-    def join(self, both: Array, left: Array, right: Array) -> Array:
+    def join(self, gradients: Changes) -> Array:
         """Rules [bs nt s s] of three blocks [slots ...], added up where the rules are shared."""
         nt, _, _ = self.sizes
+        both, left, right = gradients.both, gradients.left, gradients.right
         if len(self.rules) == 1:
             both, left, right = (x.sum(0, keepdims=True) for x in (both, left, right))
         rules = np.empty_like(self.rules)
@@ -106,19 +92,26 @@ class Chart:
         nt, _, s = weights.sizes
         kind = weights.words.dtype
         self.size = b, n, nt
-        self.lefts: Array = np.empty((b, nt, n, s), kind)
-        self.rights: Array = np.empty((b, nt, n, nt), kind)
         self.betas: Array = np.zeros((b, n, n, nt), kind)
         self.sigmas: Array = np.full((b, n, n), -np.inf)
         self.low: Array = np.zeros(b, np.bool_)
         self.work = b * n * n * nt * nt * (n + nt)
-        self.given: tuple[Any, ...] = (
-            *weights.arrays, scales.words, scales.rules, self.lengths,
-        )  # fmt: skip
-        self.made: tuple[Any, ...] = (self.lefts, self.rights, self.betas, self.sigmas)
+        self.arrays = Arrays(
+            both=weights.both,
+            left=weights.left,
+            right=weights.right,
+            words=weights.words,
+            rule_sigmas=scales.rules,
+            word_sigmas=scales.words,
+            lengths=lengths,
+            lefts=np.empty((b, nt, n, s), kind),
+            rights=np.empty((b, nt, n, nt), kind),
+            betas=self.betas,
+            sigmas=self.sigmas,
+        )
 
         def part(lo: int, hi: int) -> None:
-            inside(*self.given, lo, hi, tiny, floor, *self.made, self.low)
+            scaled.inside(self.arrays, lo, hi, tiny, floor, self.low)
 
         over_batch(part, b, self.work)
         self.total: Array = (weights.root * self.at_root(self.betas)).sum(-1) + floor
@@ -131,34 +124,41 @@ class Chart:
         entries: Array = chart[np.arange(self.size[0]), 0, self.lengths - 1]
         return entries
 
-    def _slots(self) -> tuple[int, list[int]]:
-        """How many sums of the rules' gradients to make, and the bounds of their elements."""
-        b = self.size[0]
-        bounds = groups(b)
-        return len(bounds) - 1 if len(self.weights.rules) == 1 else b, bounds
+    def _gradients(self, bounds: list[int], charts: int) -> Changes:
+        """Room for gradients: zeros for those by the rules, a set for each group or element.
 
-    def _empty_gradients(self, slots: int) -> list[Array]:
-        """Zeros for both, left and right [slots ...], and room for the words' [b n pt]."""
-        *rules, words = self.weights.arrays
-        return [np.zeros((slots, *x.shape[1:]), x.dtype) for x in rules] + [np.empty_like(words)]
+        The betas' are for so many charts; what is between words and betas is for each group.
+        """
+        arrays, count = self.arrays, len(bounds) - 1
+        slots = count if len(self.weights.rules) == 1 else self.size[0]
+
+        def room(like: Array, places: int) -> Array:
+            return np.zeros((places, *like.shape[1:]), like.dtype)
+
+        return Changes(
+            both=room(arrays.both, slots),
+            left=room(arrays.left, slots),
+            right=room(arrays.right, slots),
+            words=np.empty_like(arrays.words),
+            lefts=room(arrays.lefts, count),
+            rights=room(arrays.rights, count),
+            betas=room(arrays.betas, charts),
+        )
 
     def outside(self, root_gradient: Array) -> tuple[Array, Array, Array]:
         """Gradients of the sum of root_gradient [b nt] . betas of the whole elements.
 
         By the betas [b n n nt], the rules' weights [bs nt s s] and the words' [b n pt].
         """
-        slots, bounds = self._slots()
-        betas, gradients = np.empty_like(self.betas), self._empty_gradients(slots)
+        bounds = groups(self.size[0])
+        made = self._gradients(bounds, self.size[0])
 
         def part(lo: int, hi: int) -> None:
             for g in range(lo, hi):
-                outside(
-                    *self.given, bounds[g], bounds[g + 1], *self.made, root_gradient, betas,
-                    *gradients, g,
-                )  # fmt: skip
+                scaled.outside(self.arrays, bounds[g], bounds[g + 1], root_gradient, made, g)
 
         over_batch(part, len(bounds) - 1, 3 * self.work)
-        return betas, self.weights.join(*gradients[:3]), gradients[3]
+        return made.betas, self.weights.join(made), made.words
 
 
 class Direction:
@@ -171,48 +171,42 @@ class Direction:
     """
 
     def __init__(self, chart: Chart, weights: Weights, totals: Array) -> None:
-        self.chart, self.weights = chart, weights
-        self.lefts, self.rights, self.betas = (
-            np.empty_like(x) for x in (chart.lefts, chart.rights, chart.betas)
-        )
+        self.chart = chart
+        given = chart.arrays
+        made = (np.empty_like(x) for x in (given.lefts, given.rights, given.betas))
+        self.changes = Changes(weights.both, weights.left, weights.right, weights.words, *made)
 
         def part(lo: int, hi: int) -> None:
-            tangent_inside(*chart.given, lo, hi, *chart.made, *self.arrays)
+            tangent.inside(given, self.changes, lo, hi)
 
         over_batch(part, chart.size[0], 3 * chart.work)
-        changed = chart.at_root(self.betas)
+        changed = chart.at_root(self.changes.betas)
         change = (weights.root * chart.at_root(chart.betas) + chart.weights.root * changed).sum(-1)
         self.expected: Array = change / totals
         self._centre((self.expected / chart.lengths).astype(totals.dtype))
 
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        """What the kernels read: the weights' derivatives, those of the words' matrices, betas."""
-        return *self.weights.arrays, self.lefts, self.rights, self.betas
-
     def _centre(self, mean: Array) -> None:
-        chart = self.chart
+        chart, given, own = self.chart, self.chart.arrays, self.changes
         place = np.arange(chart.size[1])
         widths = (place - place[:, None] + 1).clip(min=0).astype(mean.dtype)
         mean = mean[:, None, None, None]
-        self.betas -= chart.betas * (mean * widths[None, :, :, None])
-        self.lefts -= mean * chart.lefts
-        self.rights -= mean * chart.rights
-        self.weights.words = self.weights.words - mean[..., 0] * chart.weights.words
+        own.betas[:] -= given.betas * (mean * widths[None, :, :, None])
+        own.lefts[:] -= mean * given.lefts
+        own.rights[:] -= mean * given.rights
+        self.changes = own._replace(words=own.words - mean[..., 0] * given.words)
 
     def outside(self, gradient: Array, d_gradient: Array) -> tuple[Array, ...]:
         """Gradients by the weights of rules and words as `Chart.outside`, and their derivatives."""
-        chart = self.chart
-        slots, bounds = chart._slots()
-        gradients, changes = chart._empty_gradients(slots), chart._empty_gradients(slots)
+        chart, bounds = self.chart, groups(self.chart.size[0])
+        made, changes = (chart._gradients(bounds, len(bounds) - 1) for _ in range(2))
 
         def part(lo: int, hi: int) -> None:
             for g in range(lo, hi):
-                tangent_outside(
-                    *chart.given, bounds[g], bounds[g + 1], *chart.made, *self.arrays,
-                    gradient, d_gradient, *gradients, *changes, g,
+                tangent.outside(
+                    chart.arrays, self.changes, bounds[g], bounds[g + 1], gradient, d_gradient,
+                    made, changes, g,
                 )  # fmt: skip
 
         over_batch(part, len(bounds) - 1, 8 * chart.work)
-        rules, d_rules = (chart.weights.join(*x[:3]) for x in (gradients, changes))
-        return rules, gradients[3], d_rules, changes[3]
+        rules, d_rules = (chart.weights.join(x) for x in (made, changes))
+        return rules, made.words, d_rules, changes.words

@@ -11,8 +11,10 @@ O(n² nt² s) more.
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled
 from inout.kernels.limits import GRAMMAR_REACH
@@ -20,6 +22,25 @@ from inout.kernels.math.cpu.exponential import FAST, exp_below
 
 # For impossible pairs instead of -inf: -inf less this is -inf, where -inf less -inf is NaN.
 LOWEST = np.finfo(np.float64).min
+
+Array = NDArray[Any]
+
+
+class ScaledRules(NamedTuple):
+    """The rules of one element, also relative to the best of their head."""
+
+    logs: Array  # [nt s s]
+    weights: Array  # [nt s s], relative to the best of their head
+    tops: Array  # [nt], the logarithm of that
+
+
+class Pairs(NamedTuple):
+    """The children of one span, B on the left and C on the right, summed over splits."""
+
+    logs: Array  # [s s], at least LOWEST, and only for B and C that can be
+    scaled: Array  # [s s], relative to the best
+    tops: Array  # [nt nt], scratch memory, as is
+    row: Array  # [s]
 
 
 @compiled
@@ -60,13 +81,19 @@ def add_exp(left, right, top, row):
 
 
 @compiled
-def sum_splits(chart, nt, i, j, pairs, tops):
-    """Fills pairs [s s] with the log of the sum over k of chart[i, k, B] chart[k + 1, j, C].
+def empty_pairs(nt, s):
+    """Room for the pairs of a span."""
+    return Pairs(np.empty((s, s)), np.empty((s, s)), np.empty((nt, nt)), np.empty(s))
 
-    At least LOWEST, and only for B and C that can be. A word on one side leaves one split. tops
-    [nt nt] is scratch memory.
+
+@compiled
+def sum_splits(chart, i, j, made):
+    """Fills the logs of pairs: of the sum over k of chart[i, k, B] chart[k + 1, j, C].
+
+    A word on one side leaves one split.
     """
-    s = chart.shape[2]
+    s, pairs, tops = chart.shape[2], made.logs, made.tops
+    nt = tops.shape[0]
     if j == i + 1:
         for p in range(nt, s):
             pairs[p, :nt] = LOWEST
@@ -134,7 +161,7 @@ def largest(row):
 
 @compiled
 def scale_rules(rules):
-    """(weights [nt s s] of the rules relative to the best of their head, logs of these [nt])."""
+    """Rules [nt s s] with their weights relative to the best of their head."""
     nt, s = rules.shape[0], rules.shape[1]
     weights, tops, row = np.empty((nt, s, s)), np.empty(nt), np.empty(s)
     for a in range(nt):
@@ -144,13 +171,15 @@ def scale_rules(rules):
         tops[a] = largest(row)
         for p in range(s):
             scale_row(rules[a, p], tops[a], weights[a, p])
-    return weights, tops
+    return ScaledRules(rules, weights, tops)
 
 
 @compiled
-def scale_pairs(pairs, nt, width, row, scaled):
-    """Fills scaled [s s], the pairs relative to the best; returns the log of that."""
-    s = pairs.shape[0]
+def fill_pairs(chart, i, j, made):
+    """Fills the pairs of the span i..j; returns the log of the best."""
+    sum_splits(chart, i, j, made)
+    pairs, scaled, row = made.logs, made.scaled, made.row
+    nt, s, width = made.tops.shape[0], pairs.shape[0], j - i + 1
     row[:] = LOWEST
     for p in range(s):
         end = partners(width, p, nt, s)
@@ -163,49 +192,42 @@ def scale_pairs(pairs, nt, width, row, scaled):
 
 
 @compiled
-def apply_rules(rules, weights, rule_tops, pairs, scaled, pair_top, width, row, total):
-    """total[A] = log of the sum over B, C of rules[A, B, C] pairs[B, C]; row [s] is scratch."""
-    nt, s = rules.shape[0], rules.shape[1]
+def apply_rules(rules, pairs, pair_top, width, total):
+    """total[A] = log of the sum over B, C of rules[A, B, C] pairs[B, C]."""
+    nt, s, row = rules.logs.shape[0], rules.logs.shape[1], pairs.row
     for a in range(nt):
-        top, mass = rule_tops[a] + pair_top, 0.0
+        top, mass = rules.tops[a] + pair_top, 0.0
         for p in range(s):
             end = partners(width, p, nt, s)
-            mass += dot(weights[a, p, :end], scaled[p, :end])
+            mass += dot(rules.weights[a, p, :end], pairs.scaled[p, :end])
         if mass < math.exp(-GRAMMAR_REACH):
             row[:] = LOWEST
             for p in range(s):
                 end = partners(width, p, nt, s)
-                raise_sums(rules[a, p, :end], pairs[p, :end], row[:end])
+                raise_sums(rules.logs[a, p, :end], pairs.logs[p, :end], row[:end])
             # A rule does not change LOWEST, except to -inf.
             top, mass = largest(row), 0.0
             if top > LOWEST:
                 for p in range(s):
                     end = partners(width, p, nt, s)
-                    mass += sum_exp(rules[a, p, :end], pairs[p, :end], top)
+                    mass += sum_exp(rules.logs[a, p, :end], pairs.logs[p, :end], top)
         total[a] = top + math.log(mass) if mass > 0 else -np.inf
 
 
-@compiled
-def within_reach(gap):
-    """exp(gap), or 0 if that is too large."""
-    return math.exp(gap) if gap < GRAMMAR_REACH else 0.0
-
-
 @compiled(fastmath=FAST)
-def set_probabilities(rules, pairs, head, weights, scaled, factor, nt, width, given):
-    """given[B, C] = exp(rules + pairs - head), the probabilities of rules given their head.
-
-    `factor` is the best rule and best pair relative to the head, or 0 if that is out of reach.
-    """
-    s = given.shape[0]
+def set_probabilities(rules, a, pairs, pair_top, head, width, given):
+    """given[B, C] = exp(rules + pairs - head), the probabilities of rules given their head a."""
+    nt, s = rules.logs.shape[0], given.shape[0]
+    gap = rules.tops[a] + pair_top - head
+    factor = math.exp(gap) if gap < GRAMMAR_REACH else 0.0
     for p in range(s):
         end = partners(width, p, nt, s)
         if factor > 0:
             for q in range(end):
-                given[p, q] = factor * weights[p, q] * scaled[p, q]
+                given[p, q] = factor * rules.weights[a, p, q] * pairs.scaled[p, q]
         else:
             for q in range(end):
-                given[p, q] = exp_below(rules[p, q] + pairs[p, q] - head)
+                given[p, q] = exp_below(rules.logs[a, p, q] + pairs.logs[p, q] - head)
 
 
 @compiled
@@ -213,20 +235,15 @@ def inside(root, rules, words, length, chart):
     """Fills chart [n n s] of one element and returns log Z. root [nt], words [n pt]."""
     nt, s = rules.shape[0], rules.shape[1]
     chart[:] = -np.inf
-    pairs, tops, row = np.empty((s, s)), np.empty((nt, nt)), np.empty(s)
-    weights, rule_tops = scale_rules(rules)
-    scaled = np.empty((s, s))
+    pairs, scaled_rules = empty_pairs(nt, s), scale_rules(rules)
     for i in range(length):
         for p in range(nt, s):
             chart[i, i, p] = words[i, p - nt]
     for width in range(2, length + 1):
         for i in range(length - width + 1):
             j = i + width - 1
-            sum_splits(chart, nt, i, j, pairs, tops)
-            pair_top = scale_pairs(pairs, nt, width, row, scaled)
-            apply_rules(
-                rules, weights, rule_tops, pairs, scaled, pair_top, width, row, chart[i, j, :nt]
-            )
+            pair_top = fill_pairs(chart, i, j, pairs)
+            apply_rules(scaled_rules, pairs, pair_top, width, chart[i, j, :nt])
     top = -np.inf
     if length < 2:
         return top
@@ -275,24 +292,19 @@ def outside(root, rules, length, chart, log_z, masses, rule_counts):
     rule_counts[:] = 0
     if log_z == -np.inf:
         return
-    pairs, shares, tops = np.empty((s, s)), np.empty((s, s)), np.empty((nt, nt))
-    weights, rule_tops = scale_rules(rules)
-    scaled, given, row = np.empty((s, s)), np.empty((s, s)), np.empty(s)
+    pairs, scaled_rules = empty_pairs(nt, s), scale_rules(rules)
+    shares, given = np.empty((s, s)), np.empty((s, s))
     for a in range(nt):
         masses[0, length - 1, a] = math.exp(root[a] + chart[0, length - 1, a] - log_z)
     for width in range(length, 1, -1):
         for i in range(length - width + 1):
             j = i + width - 1
-            sum_splits(chart, nt, i, j, pairs, tops)
-            pair_top = scale_pairs(pairs, nt, width, row, scaled)
+            pair_top = fill_pairs(chart, i, j, pairs)
             shares[:] = 0
             for a in range(nt):
                 if masses[i, j, a] > 0:
-                    factor = within_reach(rule_tops[a] + pair_top - chart[i, j, a])
-                    set_probabilities(
-                        rules[a], pairs, chart[i, j, a], weights[a], scaled, factor, nt, width,
-                        given,
-                    )  # fmt: skip
+                    head = chart[i, j, a]
+                    set_probabilities(scaled_rules, a, pairs, pair_top, head, width, given)
                     add_shares(masses[i, j, a], given, nt, width, rule_counts[a], shares)
             for k in range(i, j):
                 b_lo, b_hi = symbols_of(k - i + 1, nt, s)
@@ -300,7 +312,7 @@ def outside(root, rules, length, chart, log_z, masses, rule_counts):
                 for p in range(b_lo, b_hi):
                     if chart[i, k, p] > -np.inf:
                         masses[i, k, p] += send_down(
-                            chart[i, k, p], chart[k + 1, j, lo:hi], pairs[p, lo:hi],
+                            chart[i, k, p], chart[k + 1, j, lo:hi], pairs.logs[p, lo:hi],
                             shares[p, lo:hi], masses[k + 1, j, lo:hi],
                         )  # fmt: skip
 
@@ -389,10 +401,9 @@ def tangent(
     if log_z == -np.inf:
         return 0.0
     means, masses = np.zeros((n, n, s)), np.zeros((n, n, s))
-    pairs, tops, pair_means = np.empty((s, s)), np.empty((nt, nt)), np.empty((s, s))
+    pairs, scaled_rules = empty_pairs(nt, s), scale_rules(rules)
+    pair_means, given = np.empty((s, s)), np.empty((s, s))
     shares, share_changes = np.empty((s, s)), np.empty((s, s))
-    weights, rule_tops = scale_rules(rules)
-    scaled, given, row = np.empty((s, s)), np.empty((s, s)), np.empty(s)
     for i in range(length):
         for p in range(nt, s):
             if chart[i, i, p] > -np.inf:
@@ -400,16 +411,12 @@ def tangent(
     for width in range(2, length + 1):
         for i in range(length - width + 1):
             j = i + width - 1
-            sum_splits(chart, nt, i, j, pairs, tops)
-            mean_over_splits(chart, means, nt, i, j, pairs, pair_means)
-            pair_top = scale_pairs(pairs, nt, width, row, scaled)
+            pair_top = fill_pairs(chart, i, j, pairs)
+            mean_over_splits(chart, means, nt, i, j, pairs.logs, pair_means)
             for a in range(nt):
                 if chart[i, j, a] > -np.inf:
-                    factor = within_reach(rule_tops[a] + pair_top - chart[i, j, a])
-                    set_probabilities(
-                        rules[a], pairs, chart[i, j, a], weights[a], scaled, factor, nt, width,
-                        given,
-                    )  # fmt: skip
+                    head = chart[i, j, a]
+                    set_probabilities(scaled_rules, a, pairs, pair_top, head, width, given)
                     means[i, j, a] = mean_of_rules(given, u_rules[a], pair_means, nt, width)
     expected = 0.0
     last = length - 1
@@ -425,18 +432,14 @@ def tangent(
     for width in range(length, 1, -1):
         for i in range(length - width + 1):
             j = i + width - 1
-            sum_splits(chart, nt, i, j, pairs, tops)
-            mean_over_splits(chart, means, nt, i, j, pairs, pair_means)
-            pair_top = scale_pairs(pairs, nt, width, row, scaled)
+            pair_top = fill_pairs(chart, i, j, pairs)
+            mean_over_splits(chart, means, nt, i, j, pairs.logs, pair_means)
             shares[:] = 0
             share_changes[:] = 0
             for a in range(nt):
                 if masses[i, j, a] > 0:
-                    factor = within_reach(rule_tops[a] + pair_top - chart[i, j, a])
-                    set_probabilities(
-                        rules[a], pairs, chart[i, j, a], weights[a], scaled, factor, nt, width,
-                        given,
-                    )  # fmt: skip
+                    head = chart[i, j, a]
+                    set_probabilities(scaled_rules, a, pairs, pair_top, head, width, given)
                     add_share_changes(
                         masses[i, j, a], changes[i, j, a], means[i, j, a], given, u_rules[a],
                         pair_means, nt, width, rules_out[a], shares, share_changes,
@@ -447,7 +450,7 @@ def tangent(
                 for p in range(b_lo, b_hi):
                     if chart[i, k, p] > -np.inf:
                         mass, change = send_changes_down(
-                            chart[i, k, p], chart[k + 1, j, lo:hi], pairs[p, lo:hi],
+                            chart[i, k, p], chart[k + 1, j, lo:hi], pairs.logs[p, lo:hi],
                             means[i, k, p], means[k + 1, j, lo:hi], pair_means[p, lo:hi],
                             shares[p, lo:hi], share_changes[p, lo:hi],
                             masses[k + 1, j, lo:hi], changes[k + 1, j, lo:hi],

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from numpy.typing import NDArray
 from torch import Tensor
 
 from inout.kernels.limits import GRAMMAR_MULTIPLE, GRAMMAR_SLACK, GRAMMAR_TINY
 from inout.kernels.pcfg.cpu import decode as decoding
+from inout.kernels.pcfg.cpu import logspace
 from inout.kernels.pcfg.cpu.chart import Chart, Direction, Weights, possibilities, weigh
-from inout.kernels.pcfg.cpu.logspace_passes import LogSpacePasses
-from inout.kernels.threads import over_batch
-
-Array = NDArray[Any]
-Kernel = Callable[..., Any]
-
-# numba's dispatchers have no types for starred arguments.
-viterbi: Kernel = decoding.viterbi
-draw: Kernel = decoding.sample
+from inout.kernels.pcfg.cpu.scaled import Array
+from inout.kernels.shapes import PerElement, Trees
+from inout.kernels.threads import groups, over_batch
 
 
 class CpuGrammarPasses:
@@ -106,7 +99,7 @@ class CpuGrammarPasses:
         return make(root, rules, words, torch.from_numpy(self.lengths[self.bad]))
 
     @cached_property
-    def log_z(self) -> Float[Tensor, " b"]:
+    def log_z(self) -> PerElement:
         """log Z in float64."""
         logs = self.chart.log_z.copy()
         if self.fallback is not None:
@@ -179,11 +172,13 @@ class CpuGrammarPasses:
         by_rules, by_words, d_rules, d_words = direction.outside(
             w.root * factors, change.root * factors
         )
-        betas, d_betas = (self.chart.at_root(x) for x in (self.chart.betas, direction.betas))
+        betas, d_betas = (
+            self.chart.at_root(x) for x in (self.chart.betas, direction.changes.betas)
+        )
         results = (
             factors * (change.root * betas + w.root * d_betas),
             change.rules * by_rules + w.rules * d_rules,
-            direction.weights.words * by_words + w.words * d_words,
+            direction.changes.words * by_words + w.words * d_words,
             direction.expected.astype(self.dtype),
         )
         if self.fallback is not None:
@@ -193,7 +188,7 @@ class CpuGrammarPasses:
             self._insert(results, self.fallback.tangents(weights[bad], given))
         return tuple(torch.from_numpy(x) for x in results)
 
-    def best(self) -> Int[Tensor, "b n n"]:
+    def best(self) -> Trees:
         """Symbols of the spans of the best tree, -1 elsewhere (everywhere if there is none).
 
         Ties go to the first split, then to smaller symbols. Needs no inside values.
@@ -203,7 +198,7 @@ class CpuGrammarPasses:
         events, scores = np.empty((b, n, n), np.int64), np.empty(b)
 
         def part(lo: int, hi: int) -> None:
-            viterbi(*given, self.lengths, lo, hi, events, scores)
+            decoding.viterbi(*given, self.lengths, lo, hi, events, scores)
 
         over_batch(part, b, b * n**4)
         return torch.from_numpy(events)
@@ -217,10 +212,111 @@ class CpuGrammarPasses:
 
         def part(lo: int, hi: int) -> None:
             for e in range(lo, hi):
-                draw(
+                decoding.sample(
                     root[e], rules[e if len(rules) > 1 else 0], self.lengths[e], chart[e],
                     log_z[e], np.uint64(seed), e * count, events[e],
                 )  # fmt: skip
 
         over_batch(part, b, b * count * n**3)
         return torch.from_numpy(events.swapaxes(0, 1).copy())
+
+
+class LogSpacePasses:
+    """Elements [b ...] in float64 log space, each by one thread."""
+
+    def __init__(self, root: Tensor, rules: Tensor, words: Tensor, lengths: Tensor) -> None:
+        self.root, self.rules, self.words = (
+            x.detach().double().contiguous().numpy() for x in (root, rules, words)
+        )
+        self.lengths: Array = lengths.contiguous().numpy()
+        b, n, _ = self.words.shape
+        self.charts: Array = np.empty((b, n, n, self.rules.shape[-1]))
+        self.logs: Array = np.empty(b)
+
+        def part(lo: int, hi: int) -> None:
+            for e in range(lo, hi):
+                self.logs[e] = logspace.inside(
+                    self.root[e], self._rules(e), self.words[e], self.lengths[e], self.charts[e]
+                )
+
+        over_batch(part, b, self.charts.size * n)
+
+    @property
+    def log_z(self) -> PerElement:
+        """log Z in float64."""
+        return torch.from_numpy(self.logs)
+
+    def _rules(self, e: int) -> Array:
+        rules: Array = self.rules[e if len(self.rules) > 1 else 0]
+        return rules
+
+    def log_chart(self) -> Array:
+        """Log inside values [b n n s]."""
+        return self.charts
+
+    def posteriors(self, weights: Tensor) -> tuple[Array, Array]:
+        """weights[b] * posteriors of symbols over spans [b n n s], and rule counts [bs nt s s]."""
+        masses = np.empty_like(self.charts)
+        scales = weights.detach().double().numpy()
+
+        def element(e: int, rules: Array) -> None:
+            logspace.outside(
+                self.root[e], self._rules(e), self.lengths[e], self.charts[e], self.logs[e],
+                masses[e], rules,
+            )  # fmt: skip
+            masses[e] *= scales[e]
+            rules *= scales[e]
+
+        return masses, self._sum_over_elements(element)
+
+    def _sum_over_elements(self, element: Callable[[int, Array], None]) -> Array:
+        """What element(e, out) writes for the rules [bs nt s s], added up where they are shared."""
+        b, shape = len(self.words), self.rules.shape[1:]
+        bounds = groups(b)
+        sums = np.zeros((len(bounds) - 1 if len(self.rules) == 1 else b, *shape))
+
+        def part(lo: int, hi: int) -> None:
+            own = np.empty(shape)
+            for g in range(lo, hi):
+                for e in range(bounds[g], bounds[g + 1]):
+                    element(e, own)
+                    sums[g if len(self.rules) == 1 else e] += own
+
+        over_batch(part, len(bounds) - 1, self.charts.size * self.charts.shape[1])
+        return sums.sum(0, keepdims=True) if len(self.rules) == 1 else sums
+
+    def gradients(self, weights: Tensor) -> tuple[Tensor, ...]:
+        """Gradients by root, rules and words."""
+        masses, rules = self.posteriors(weights)
+        nt = self.root.shape[-1]
+        element = np.arange(len(masses))
+        root = masses[element, 0, self.lengths - 1, :nt]
+        words = masses.diagonal(0, 1, 2).swapaxes(1, 2)[..., nt:]
+        return tuple(torch.from_numpy(x.copy()) for x in (root, rules, words))
+
+    def span_marginals(self) -> Float[Tensor, "b n n nt"]:
+        """Posteriors of nonterminals over spans."""
+        masses, _ = self.posteriors(torch.ones(len(self.words)))
+        return torch.from_numpy(masses[..., : self.root.shape[-1]])
+
+    def tangents(self, weights: Tensor, directions: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Hessian times the directions for root, rules and words, and E[U]."""
+        u_root, u_rules, u_words = (x.detach().double().contiguous().numpy() for x in directions)
+        scales = weights.detach().double().numpy()
+        nt = self.root.shape[-1]
+        root, words = np.empty_like(self.root), np.empty_like(self.words)
+        expected = np.empty(len(words))
+
+        def element(e: int, rules: Array) -> None:
+            changes = np.empty(self.charts.shape[1:])
+            expected[e] = logspace.tangent(
+                self.root[e], self._rules(e), self.lengths[e], self.charts[e], self.logs[e],
+                u_root[e], u_rules[e if len(u_rules) > 1 else 0], u_words[e], root[e], rules,
+                changes,
+            )  # fmt: skip
+            root[e] *= scales[e]
+            rules *= scales[e]
+            words[e] = scales[e] * changes.diagonal(0, 0, 1).T[:, nt:]
+
+        rules = self._sum_over_elements(element)
+        return tuple(torch.from_numpy(x) for x in (root, rules, words, expected))

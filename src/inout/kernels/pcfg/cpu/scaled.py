@@ -5,18 +5,15 @@ A span's nonterminals share one scale: betas [n n nt] have 1 as their largest en
 the sums over splits are made first, an nt x nt matrix of products for each, and one matrix product
 then brings in the rules. A word on either side of a split is met through matrices made once for
 each position (`meet_words`), so the many rules with preterminals cost little.
-
-The weights of an element, all relative to their largest: root [nt]; `both` [nt*nt nt], the rules
-with two nonterminals, head last; `left` [nt pt s], those whose left child is a preterminal;
-`right` [nt pt nt], those with a nonterminal on the left and a preterminal on the right, which
-comes second here; words [n pt].
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled
 from inout.kernels.math.cpu.exponential import FAST
@@ -27,13 +24,88 @@ from inout.kernels.math.cpu.products import (
     multiply_transposed,
 )
 
+Array = NDArray[Any]
+
+
+class Arrays(NamedTuple):
+    """Weights, all relative to their largest, and the chart of them.
+
+    Of the rules' weights there is one set for each element, or one for all (bs = 1).
+    """
+
+    both: Array  # [bs nt*nt nt], the rules with two nonterminals, head last
+    left: Array  # [bs nt pt s], those whose left child is a preterminal
+    # [bs nt pt nt], those with a nonterminal on the left and a preterminal on the right, which
+    # comes second here
+    right: Array
+    words: Array  # [b n pt]
+    rule_sigmas: Array  # [bs], logarithms of what the rules and the words are relative to
+    word_sigmas: Array  # [b n], -inf for words without any possible preterminal
+    lengths: Array  # [b]
+    lefts: Array  # [b nt n s], the sum over B of words(i, B) rule(A, B, C)
+    rights: Array  # [b nt n nt], the sum over C of rule(A, B, C) words(j, C), for nonterminals B
+    betas: Array  # [b n n nt]
+    sigmas: Array  # [b n n]
+
+
+class Changes(NamedTuple):
+    """Derivatives of what `Arrays` has, along a direction, or gradients by it."""
+
+    both: Array
+    left: Array
+    right: Array
+    words: Array
+    lefts: Array
+    rights: Array
+    betas: Array
+
+
+class Element(NamedTuple):
+    """What spans are made of in one element: values, their derivatives, or gradients by them."""
+
+    words: Array  # [n pt]
+    lefts: Array  # [nt n s]
+    rights: Array  # [nt n nt]
+    betas: Array  # [n n nt]
+
+
+class Product(NamedTuple):
+    """A word beside something: sums over c of matrices[a, place, first + c] vector[c]."""
+
+    matrices: Array
+    place: np.int64
+    first: np.int64
+    vector: Array
+
+
+class Row(NamedTuple):
+    """Of one span, on the way down."""
+
+    gradient: Array  # [nt], by its beta
+    grad_pairs: Array  # [nt*nt], by its pairs
+    pairs: Array  # [nt*nt], the sum over splits again, in the span's own scale
+
+
+@compiled
+def element_of(arrays, b):
+    """The part of `Arrays` or `Changes` that belongs to element b."""
+    return Element(arrays.words[b], arrays.lefts[b], arrays.rights[b], arrays.betas[b])
+
+
+@compiled
+def beside_word(element, i, j, k):
+    """The product for the split of i..j after k = i, or after k = j - 1."""
+    if i + 1 == j:
+        return Product(element.lefts, i, np.int64(element.betas.shape[2]), element.words[j])
+    first = np.int64(0)  # of a plain 0 numba would make another type
+    if k == i:
+        return Product(element.lefts, i, first, element.betas[i + 1, j])
+    return Product(element.rights, j, first, element.betas[i, j - 1])
+
 
 @compiled
 def meet_words(left, right, words, lefts, rights):
-    """Fills lefts [nt n s], the sum over B of words(i, B) rule(A, B, C), and rights [nt n nt].
-
-    rights is the sum over C of rule(A, B, C) words(j, C), for nonterminals B.
-    """
+    """Fills the lefts [nt n s] and rights [nt n nt] of an element."""
     for a in range(left.shape[0]):
         multiply(words, left[a], lefts[a])
         multiply(words, right[a], rights[a])
@@ -60,39 +132,47 @@ def add_outer(left, right, factor, pairs):
 
 
 @compiled
-def shift_of(sigmas, word_sigmas, width, i):
-    """The largest log scale of the splits of i..i+width-1, -inf where there is none."""
-    j = i + width - 1
-    if width == 2:
-        return word_sigmas[i] + word_sigmas[j]
-    top = max(word_sigmas[i] + sigmas[i + 1, j], sigmas[i, j - 1] + word_sigmas[j])
-    for k in range(i + 1, j - 1):
-        top = max(top, sigmas[i, k] + sigmas[k + 1, j])
+def log_scales(sigmas, word_sigmas, i, j, logs):
+    """Fills logs [n] with the log scale of each split of i..j; returns the largest."""
+    top = -np.inf
+    for k in range(i, j):
+        left = word_sigmas[i] if k == i else sigmas[i, k]
+        right = word_sigmas[j] if k + 1 == j else sigmas[k + 1, j]
+        logs[k - i] = left + right
+        top = max(top, logs[k - i])
     return top
 
 
 @compiled
-def gather(lefts, rights, words, betas, sigmas, word_sigmas, width, i, shift, total, pairs):
-    """Adds the splits of one span, relative to the scale exp(shift), to total [nt] and pairs.
+def set_factors(logs, count, shift, factors):
+    """Fills factors [n] with the scales of `count` splits relative to exp(shift)."""
+    for k in range(count):
+        factors[k] = math.exp(logs[k] - shift) if logs[k] > -np.inf else 0.0
 
-    total has what a word on one side contributes; pairs [nt*nt] is still to meet the rules.
+
+@compiled
+def found_factors(arrays, b, i, j, logs, factors):
+    """Fills factors [n] of the splits of a span in a finished chart; whether it is possible."""
+    sigma, rules = arrays.sigmas[b, i, j], arrays.rule_sigmas
+    if sigma > -np.inf:
+        log_scales(arrays.sigmas[b], arrays.word_sigmas[b], i, j, logs)
+        set_factors(logs, j - i, sigma - rules[b if rules.shape[0] > 1 else 0], factors)
+    return sigma > -np.inf
+
+
+@compiled
+def gather(element, i, j, factors, total, pairs):
+    """Adds the splits of one span, each times its factor, to total [nt] and pairs [nt*nt].
+
+    total has what a word on one side contributes; pairs are still to meet the rules.
     """
-    nt, kind = betas.shape[2], betas.dtype.type
-    j = i + width - 1
-    if width == 2:
-        factor = kind(math.exp(word_sigmas[i] + word_sigmas[j] - shift))
-        add_product(lefts, i, nt, words[j], factor, total)
-        return
-    if word_sigmas[i] + sigmas[i + 1, j] > -np.inf:
-        factor = kind(math.exp(word_sigmas[i] + sigmas[i + 1, j] - shift))
-        add_product(lefts, i, 0, betas[i + 1, j], factor, total)
-    if sigmas[i, j - 1] + word_sigmas[j] > -np.inf:
-        factor = kind(math.exp(sigmas[i, j - 1] + word_sigmas[j] - shift))
-        add_product(rights, j, 0, betas[i, j - 1], factor, total)
-    for k in range(i + 1, j - 1):
-        if sigmas[i, k] + sigmas[k + 1, j] > -np.inf:
-            factor = kind(math.exp(sigmas[i, k] + sigmas[k + 1, j] - shift))
-            add_outer(betas[i, k], betas[k + 1, j], factor, pairs)
+    for k in range(i, j):
+        factor = factors[k - i]
+        if factor != 0 and (k == i or k + 1 == j):
+            own = beside_word(element, i, j, k)
+            add_product(own.matrices, own.place, own.first, own.vector, factor, total)
+        elif factor != 0:
+            add_outer(element.betas[i, k], element.betas[k + 1, j], factor, pairs)
 
 
 @compiled
@@ -121,60 +201,57 @@ def settle(total, scale, tiny, beta):
 
 
 @compiled
-def inside(
-    both, left, right, words, word_sigmas, tops, lengths, lo, hi, tiny, floor,
-    lefts, rights, betas, sigmas, low,
-):  # fmt: skip
-    """Fills lefts [b nt n s], rights [b nt n nt], betas [b n n nt], sigmas [b n n] and low [b].
+def inside(arrays, lo, hi, tiny, floor, low):
+    """Fills lefts, rights, betas and sigmas; low [b] says where a total fell below tiny.
 
-    `low` says in which elements a total fell below tiny. Every total has `floor` added to it. Of
-    the rules' weights there is one set for each element, or one for all. O(n³ nt² + n² nt³ +
-    n nt pt s) for an element.
+    Every total has `floor` added to it. O(n³ nt² + n² nt³ + n nt pt s) for an element.
     """
-    n, nt = betas.shape[1], betas.shape[3]
-    totals, products = np.empty((n, nt), words.dtype), np.empty((n, nt), words.dtype)
-    pairs = np.empty((n, nt * nt), words.dtype)
+    n, nt, kind = arrays.betas.shape[1], arrays.betas.shape[3], arrays.words.dtype
+    totals, products = np.empty((n, nt), kind), np.empty((n, nt), kind)
+    pairs, factors, logs = np.empty((n, nt * nt), kind), np.empty(n, kind), np.empty(n)
     for b in range(lo, hi):
-        own = b if both.shape[0] > 1 else 0
-        meet_words(left[own], right[own], words[b], lefts[b], rights[b])
+        own = b if arrays.both.shape[0] > 1 else 0
+        element, sigmas = element_of(arrays, b), arrays.sigmas[b]
+        meet_words(
+            arrays.left[own], arrays.right[own], element.words, element.lefts, element.rights
+        )
         low[b] = False
-        for width in range(2, lengths[b] + 1):
-            count = lengths[b] - width + 1
+        for width in range(2, arrays.lengths[b] + 1):
+            count = arrays.lengths[b] - width + 1
             totals[:count] = floor
             if width > 3:
                 pairs[:count] = 0
             for i in range(count):
-                shift = shift_of(sigmas[b], word_sigmas[b], width, i)
-                sigmas[b, i, i + width - 1] = shift
-                if shift > -np.inf:
-                    gather(
-                        lefts[b], rights[b], words[b], betas[b], sigmas[b], word_sigmas[b], width,
-                        i, shift, totals[i], pairs[i],
-                    )  # fmt: skip
+                j = i + width - 1
+                sigmas[i, j] = log_scales(sigmas, arrays.word_sigmas[b], i, j, logs)
+                if sigmas[i, j] > -np.inf:
+                    set_factors(logs, j - i, sigmas[i, j], factors)
+                    gather(element, i, j, factors, totals[i], pairs[i])
             if width > 3:
-                multiply(pairs[:count], both[own], products[:count])
+                multiply(pairs[:count], arrays.both[own], products[:count])
                 add(products[:count].reshape(count * nt), totals[:count].reshape(count * nt))
             for i in range(count):
                 j = i + width - 1
-                scale = sigmas[b, i, j] + tops[own]
-                sigmas[b, i, j], small = settle(totals[i], scale, tiny, betas[b, i, j])
+                scale = sigmas[i, j] + arrays.rule_sigmas[own]
+                sigmas[i, j], small = settle(totals[i], scale, tiny, element.betas[i, j])
                 low[b] = low[b] or small
 
 
 @compiled(fastmath=FAST)
-def back_through(matrices, place, first, vector, factor, gradient, grad_matrices, grad_vector):
-    """Backward of `add_product`, given the gradient by the total."""
+def back_through(product, factor, gradient, grad):
+    """Backward of `add_product`, given the gradient by the total; adds to what `grad` is of."""
+    matrices, place, first, vector = product
     for a in range(gradient.shape[0]):
         weight = factor * gradient[a]
         for c in range(vector.shape[0]):
-            grad_matrices[a, place, first + c] += weight * vector[c]
-            grad_vector[c] += weight * matrices[a, place, first + c]
+            grad.matrices[a, place, first + c] += weight * vector[c]
+            grad.vector[c] += weight * matrices[a, place, first + c]
 
 
 @compiled(fastmath=FAST)
-def back_through_outer(left, right, factor, grad_pairs, grad_left, grad_right, pairs):
+def back_through_outer(left, right, factor, row, grad_left, grad_right):
     """Backward of `add_outer`, which is done as well; pairs are flat."""
-    size = right.shape[0]
+    size, grad_pairs, pairs = right.shape[0], row.grad_pairs, row.pairs
     for p in range(left.shape[0]):
         weight = factor * left[p]
         total = factor * 0
@@ -187,99 +264,85 @@ def back_through_outer(left, right, factor, grad_pairs, grad_left, grad_right, p
 
 
 @compiled
-def spread(
-    lefts, rights, words, betas, sigmas, word_sigmas, top, width, i, gradient, grad_pairs,
-    pairs, grad_betas, grad_lefts, grad_rights, grad_words,
-):  # fmt: skip
-    """Sends the gradient [nt] by a span's beta down to what it is made of, given grad_pairs.
-
-    pairs [nt*nt] receives the sum over splits again, in the span's own scale.
-    """
-    nt, kind = betas.shape[2], betas.dtype.type
-    j = i + width - 1
-    shift = sigmas[i, j] - top
-    if width == 2:
-        factor = kind(math.exp(word_sigmas[i] + word_sigmas[j] - shift))
-        back_through(lefts, i, nt, words[j], factor, gradient, grad_lefts, grad_words[j])
-        return
-    if word_sigmas[i] + sigmas[i + 1, j] > -np.inf:
-        factor = kind(math.exp(word_sigmas[i] + sigmas[i + 1, j] - shift))
-        back_through(
-            lefts, i, 0, betas[i + 1, j], factor, gradient, grad_lefts, grad_betas[i + 1, j]
-        )
-    if sigmas[i, j - 1] + word_sigmas[j] > -np.inf:
-        factor = kind(math.exp(sigmas[i, j - 1] + word_sigmas[j] - shift))
-        back_through(
-            rights, j, 0, betas[i, j - 1], factor, gradient, grad_rights, grad_betas[i, j - 1]
-        )
-    for k in range(i + 1, j - 1):
-        if sigmas[i, k] + sigmas[k + 1, j] > -np.inf:
-            factor = kind(math.exp(sigmas[i, k] + sigmas[k + 1, j] - shift))
+def spread(element, i, j, factors, row, grads):
+    """Sends the gradient by a span's beta down to what it is made of, and fills row.pairs."""
+    betas, by_betas = element.betas, grads.betas
+    for k in range(i, j):
+        factor = factors[k - i]
+        if factor != 0 and (k == i or k + 1 == j):
+            own, grad = beside_word(element, i, j, k), beside_word(grads, i, j, k)
+            back_through(own, factor, row.gradient, grad)
+        elif factor != 0:
             back_through_outer(
-                betas[i, k], betas[k + 1, j], factor, grad_pairs,
-                grad_betas[i, k], grad_betas[k + 1, j], pairs,
-            )  # fmt: skip
+                betas[i, k], betas[k + 1, j], factor, row, by_betas[i, k], by_betas[k + 1, j]
+            )
 
 
 @compiled
-def back_to_words(left, right, words, grad_lefts, grad_rights, grad_left, grad_right, grad_words):
+def back_to_words(left, right, words, grads, grad_left, grad_right):
     """Backward of `meet_words`; adds to the gradients of the rules and the words."""
     part = np.empty(words.shape, words.dtype)
     for a in range(left.shape[0]):
-        add_product_of_columns(words, grad_lefts[a], grad_left[a])
-        add_product_of_columns(words, grad_rights[a], grad_right[a])
-        multiply_transposed(grad_lefts[a], left[a], part)
-        add(part.reshape(part.size), grad_words.reshape(part.size))
-        multiply_transposed(grad_rights[a], right[a], part)
-        add(part.reshape(part.size), grad_words.reshape(part.size))
+        for rules, given, out in (
+            (left[a], grads.lefts[a], grad_left[a]),
+            (right[a], grads.rights[a], grad_right[a]),
+        ):
+            add_product_of_columns(words, given, out)
+            multiply_transposed(given, rules, part)
+            add(part.reshape(part.size), grads.words.reshape(part.size))
 
 
 @compiled
-def outside(
-    both, left, right, words, word_sigmas, tops, lengths, lo, hi, lefts, rights, betas, sigmas,
-    root_gradient, grad_betas, grad_both, grad_left, grad_right, grad_words, slot,
-):  # fmt: skip
+def room_for(gradients, b, slot, place):
+    """Zeros for the gradients by what spans of element b are made of; by betas at a place."""
+    room = Element(
+        gradients.words[b], gradients.lefts[slot], gradients.rights[slot], gradients.betas[place]
+    )
+    room.words[:] = 0
+    room.lefts[:] = 0
+    room.rights[:] = 0
+    room.betas[:] = 0
+    return room
+
+
+@compiled
+def outside(arrays, lo, hi, root_gradient, gradients, slot):
     """Gradients of the sum over elements of root_gradient[b] . beta of the whole element.
 
-    Fills grad_betas [b n n nt] and grad_words [b n pt]; adds to the rules' gradients at place
-    `slot`, or b where each element has rules of its own. The gradient by a beta that is 0 is set
-    to 0: it would be finite, but what it is passed on to, from span to span, might not.
+    Fills those by the betas and the words; adds to those by the rules at place `slot`, or b where
+    each element has rules of its own. Those by lefts and rights, at `slot`, are scratch memory.
+    The gradient by a beta that is 0 is set to 0: it would be finite, but what it is passed on to,
+    from span to span, might not.
     """
-    n, nt = betas.shape[1], betas.shape[3]
-    gradients = np.empty((n, nt), words.dtype)
-    pairs, grad_pairs = np.empty((n, nt * nt), words.dtype), np.empty((n, nt * nt), words.dtype)
-    grad_lefts = np.empty(lefts.shape[1:], words.dtype)
-    grad_rights = np.empty(rights.shape[1:], words.dtype)
+    n, nt, kind = arrays.betas.shape[1], arrays.betas.shape[3], arrays.words.dtype
+    tops, factors, logs = np.empty((n, nt), kind), np.empty(n, kind), np.empty(n)
+    pairs, grad_pairs = np.empty((n, nt * nt), kind), np.empty((n, nt * nt), kind)
     for b in range(lo, hi):
-        own = b if both.shape[0] > 1 else 0
-        target = b if both.shape[0] > 1 else slot
-        grad_betas[b] = 0
-        grad_words[b] = 0
-        grad_lefts[:] = 0
-        grad_rights[:] = 0
-        if lengths[b] > 1:
-            grad_betas[b, 0, lengths[b] - 1] = root_gradient[b]
-        for width in range(lengths[b], 1, -1):
-            count = lengths[b] - width + 1
+        own = b if arrays.both.shape[0] > 1 else 0
+        target = b if arrays.both.shape[0] > 1 else slot
+        element, length = element_of(arrays, b), arrays.lengths[b]
+        grads = room_for(gradients, b, slot, b)
+        if length > 1:
+            grads.betas[0, length - 1] = root_gradient[b]
+        for width in range(length, 1, -1):
+            count = length - width + 1
             for i in range(count):
                 j = i + width - 1
                 for a in range(nt):
-                    if betas[b, i, j, a] == 0:
-                        grad_betas[b, i, j, a] = 0
-                    gradients[i, a] = grad_betas[b, i, j, a]
+                    if element.betas[i, j, a] == 0:
+                        grads.betas[i, j, a] = 0
+                    tops[i, a] = grads.betas[i, j, a]
             if width > 3:
-                multiply_transposed(gradients[:count], both[own], grad_pairs[:count])
+                multiply_transposed(tops[:count], arrays.both[own], grad_pairs[:count])
                 pairs[:count] = 0
             for i in range(count):
-                if sigmas[b, i, i + width - 1] > -np.inf:
-                    spread(
-                        lefts[b], rights[b], words[b], betas[b], sigmas[b], word_sigmas[b],
-                        tops[own], width, i, gradients[i], grad_pairs[i], pairs[i],
-                        grad_betas[b], grad_lefts, grad_rights, grad_words[b],
-                    )  # fmt: skip
+                j = i + width - 1
+                if found_factors(arrays, b, i, j, logs, factors):
+                    row = Row(tops[i], grad_pairs[i], pairs[i])
+                    spread(element, i, j, factors, row, grads)
             if width > 3:
-                add_product_of_columns(pairs[:count], gradients[:count], grad_both[target])
+                add_product_of_columns(pairs[:count], tops[:count], gradients.both[target])
         back_to_words(
-            left[own], right[own], words[b], grad_lefts, grad_rights,
-            grad_left[target], grad_right[target], grad_words[b],
+            arrays.left[own], arrays.right[own], element.words, grads,
+            gradients.left[target], gradients.right[target],
         )  # fmt: skip

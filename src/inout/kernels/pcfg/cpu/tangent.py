@@ -6,8 +6,6 @@ products, so each product gives two terms. Shapes as there.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from inout._core.cpu.compiling import compiled
@@ -18,7 +16,15 @@ from inout.kernels.math.cpu.products import (
     multiply,
     multiply_transposed,
 )
-from inout.kernels.pcfg.cpu.scaled import add_product, back_through
+from inout.kernels.pcfg.cpu.scaled import (
+    Row,
+    add_product,
+    back_through,
+    beside_word,
+    element_of,
+    found_factors,
+    room_for,
+)
 
 
 @compiled(fastmath=FAST)
@@ -33,34 +39,16 @@ def add_outer(left, right, d_left, d_right, factor, pairs, d_pairs):
 
 
 @compiled
-def add_both(matrices, d_matrices, place, first, vector, d_vector, factor, d_total):
-    """Derivative of `add_product`."""
-    add_product(d_matrices, place, first, vector, factor, d_total)
-    add_product(matrices, place, first, d_vector, factor, d_total)
-
-
-@compiled
-def gather(
-    lefts, rights, words, betas, sigmas, word_sigmas, top, d_lefts, d_rights, d_words, d_betas,
-    width, i, d_total, pairs, d_pairs,
-):  # fmt: skip
+def gather(element, d_element, i, j, factors, d_total, pairs, d_pairs):
     """Adds one span's splits to d_total [nt], pairs and d_pairs [nt*nt], in the span's scale."""
-    nt, kind = betas.shape[2], betas.dtype.type
-    j = i + width - 1
-    shift = sigmas[i, j] - top
-    if width == 2:
-        factor = kind(math.exp(word_sigmas[i] + word_sigmas[j] - shift))
-        add_both(lefts, d_lefts, i, nt, words[j], d_words[j], factor, d_total)
-        return
-    if word_sigmas[i] + sigmas[i + 1, j] > -np.inf:
-        factor = kind(math.exp(word_sigmas[i] + sigmas[i + 1, j] - shift))
-        add_both(lefts, d_lefts, i, 0, betas[i + 1, j], d_betas[i + 1, j], factor, d_total)
-    if sigmas[i, j - 1] + word_sigmas[j] > -np.inf:
-        factor = kind(math.exp(sigmas[i, j - 1] + word_sigmas[j] - shift))
-        add_both(rights, d_rights, j, 0, betas[i, j - 1], d_betas[i, j - 1], factor, d_total)
-    for k in range(i + 1, j - 1):
-        if sigmas[i, k] + sigmas[k + 1, j] > -np.inf:
-            factor = kind(math.exp(sigmas[i, k] + sigmas[k + 1, j] - shift))
+    betas, d_betas = element.betas, d_element.betas
+    for k in range(i, j):
+        factor = factors[k - i]
+        if factor != 0 and (k == i or k + 1 == j):
+            own, d_own = beside_word(element, i, j, k), beside_word(d_element, i, j, k)
+            add_product(d_own.matrices, own.place, own.first, own.vector, factor, d_total)
+            add_product(own.matrices, own.place, own.first, d_own.vector, factor, d_total)
+        elif factor != 0:
             add_outer(
                 betas[i, k], betas[k + 1, j], d_betas[i, k], d_betas[k + 1, j],
                 factor, pairs, d_pairs,
@@ -68,71 +56,72 @@ def gather(
 
 
 @compiled
-def meet_words(left, right, words, d_left, d_right, d_words, d_lefts, d_rights):
-    """Fills the derivatives of what `scaled.meet_words` makes."""
-    for a in range(left.shape[0]):
-        for rules, d_rules, out in (
-            (left[a], d_left[a], d_lefts[a]),
-            (right[a], d_right[a], d_rights[a]),
-        ):
-            part = np.empty(out.shape, out.dtype)
-            multiply(d_words, rules, out)
-            multiply(words, d_rules, part)
-            add(part.reshape(part.size), out.reshape(part.size))
+def multiply_both(x, d_x, y, d_y, part, out):
+    """out = d_x @ y + x @ d_y; part is scratch memory."""
+    multiply(d_x, y, out)
+    multiply(x, d_y, part)
+    add(part.reshape(part.size), out.reshape(part.size))
 
 
 @compiled
-def inside(
-    both, left, right, words, word_sigmas, tops, lengths, lo, hi, lefts, rights, betas, sigmas,
-    d_both, d_left, d_right, d_words, d_lefts, d_rights, d_betas,
-):  # fmt: skip
-    """Fills d_lefts, d_rights and d_betas, the derivatives in the scales of the chart.
+def meet_words(arrays, direction, own, b):
+    """Fills the derivatives of what `scaled.meet_words` makes for element b."""
+    for a in range(arrays.left.shape[1]):
+        for rules, d_rules, out in (
+            (arrays.left[own, a], direction.left[own, a], direction.lefts[b, a]),
+            (arrays.right[own, a], direction.right[own, a], direction.rights[b, a]),
+        ):
+            part = np.empty(out.shape, out.dtype)
+            multiply_both(arrays.words[b], direction.words[b], rules, d_rules, part, out)
+
+
+@compiled
+def inside(arrays, direction, lo, hi):
+    """Fills the direction's lefts, rights and betas, in the scales of the chart.
 
     A beta that was set to 0 has no derivative.
     """
-    n, nt = betas.shape[1], betas.shape[3]
-    d_totals, products = np.empty((n, nt), words.dtype), np.empty((n, nt), words.dtype)
-    pairs, d_pairs = np.empty((n, nt * nt), words.dtype), np.empty((n, nt * nt), words.dtype)
+    n, nt, kind = arrays.betas.shape[1], arrays.betas.shape[3], arrays.words.dtype
+    d_totals, inner = np.empty((n, nt), kind), np.empty((n, nt), kind)
+    part, factors, logs = np.empty((n, nt), kind), np.empty(n, kind), np.empty(n)
+    pairs, d_pairs = np.empty((n, nt * nt), kind), np.empty((n, nt * nt), kind)
     for b in range(lo, hi):
-        own = b if both.shape[0] > 1 else 0
-        meet_words(
-            left[own], right[own], words[b], d_left[own], d_right[own], d_words[b],
-            d_lefts[b], d_rights[b],
-        )  # fmt: skip
-        d_betas[b] = 0
-        for width in range(2, lengths[b] + 1):
-            count = lengths[b] - width + 1
+        own = b if arrays.both.shape[0] > 1 else 0
+        element, d_element = element_of(arrays, b), element_of(direction, b)
+        length = arrays.lengths[b]
+        meet_words(arrays, direction, own, b)
+        d_element.betas[:] = 0
+        for width in range(2, length + 1):
+            count = length - width + 1
             d_totals[:count] = 0
             if width > 3:
                 pairs[:count] = 0
                 d_pairs[:count] = 0
             for i in range(count):
-                if sigmas[b, i, i + width - 1] > -np.inf:
-                    gather(
-                        lefts[b], rights[b], words[b], betas[b], sigmas[b], word_sigmas[b],
-                        tops[own], d_lefts[b], d_rights[b], d_words[b], d_betas[b],
-                        width, i, d_totals[i], pairs[i], d_pairs[i],
-                    )  # fmt: skip
+                j = i + width - 1
+                if found_factors(arrays, b, i, j, logs, factors):
+                    gather(element, d_element, i, j, factors, d_totals[i], pairs[i], d_pairs[i])
             if width > 3:
-                flat = d_totals[:count].reshape(count * nt)
-                multiply(pairs[:count], d_both[own], products[:count])
-                add(products[:count].reshape(count * nt), flat)
-                multiply(d_pairs[:count], both[own], products[:count])
-                add(products[:count].reshape(count * nt), flat)
+                multiply_both(
+                    pairs[:count], d_pairs[:count], arrays.both[own], direction.both[own],
+                    part[:count], inner[:count],
+                )  # fmt: skip
+                add(inner[:count].reshape(count * nt), d_totals[:count].reshape(count * nt))
             for i in range(count):
                 j = i + width - 1
                 for a in range(nt):
-                    if betas[b, i, j, a] > 0:
-                        d_betas[b, i, j, a] = d_totals[i, a]
+                    if element.betas[i, j, a] > 0:
+                        d_element.betas[i, j, a] = d_totals[i, a]
 
 
 @compiled(fastmath=FAST)
 def back_through_outer(
-    left, right, d_left, d_right, factor, grad_pairs, d_grad_pairs,
-    grad_left, grad_right, d_grad_left, d_grad_right, pairs, d_pairs,
+    left, right, d_left, d_right, factor, row, d_row,
+    grad_left, grad_right, d_grad_left, d_grad_right,
 ):  # fmt: skip
-    """Backward of `add_outer` with its derivative; pairs and d_pairs are filled as well."""
-    size = right.shape[0]
+    """Backward of `add_outer` with its derivative; the rows' pairs are filled as well."""
+    size, grad_pairs, d_grad_pairs = right.shape[0], row.grad_pairs, d_row.grad_pairs
+    pairs, d_pairs = row.pairs, d_row.pairs
     for p in range(left.shape[0]):
         weight, d_weight = factor * left[p], factor * d_left[p]
         total, d_total = factor * 0, factor * 0
@@ -149,152 +138,97 @@ def back_through_outer(
 
 
 @compiled
-def back_through_both(
-    matrices, d_matrices, place, first, vector, d_vector, factor, gradient, d_gradient,
-    grad_matrices, d_grad_matrices, grad_vector, d_grad_vector,
-):  # fmt: skip
-    """`back_through` and its derivative."""
-    back_through(matrices, place, first, vector, factor, gradient, grad_matrices, grad_vector)
-    back_through(matrices, place, first, vector, factor, d_gradient, d_grad_matrices, d_grad_vector)
-    back_through(
-        d_matrices, place, first, d_vector, factor, gradient, d_grad_matrices, d_grad_vector
-    )
-
-
-@compiled
-def spread(
-    lefts, rights, words, betas, sigmas, word_sigmas, top, d_lefts, d_rights, d_words, d_betas,
-    width, i, gradient, d_gradient, grad_pairs, d_grad_pairs, pairs, d_pairs,
-    grad_betas, grad_lefts, grad_rights, grad_words,
-    d_grad_betas, d_grad_lefts, d_grad_rights, d_grad_words,
-):  # fmt: skip
+def spread(element, d_element, i, j, factors, row, d_row, grads, d_grads):
     """`scaled.spread` together with its derivative along the direction."""
-    nt, kind = betas.shape[2], betas.dtype.type
-    j = i + width - 1
-    shift = sigmas[i, j] - top
-    if width == 2:
-        factor = kind(math.exp(word_sigmas[i] + word_sigmas[j] - shift))
-        back_through_both(
-            lefts, d_lefts, i, nt, words[j], d_words[j], factor, gradient, d_gradient,
-            grad_lefts, d_grad_lefts, grad_words[j], d_grad_words[j],
-        )  # fmt: skip
-        return
-    if word_sigmas[i] + sigmas[i + 1, j] > -np.inf:
-        factor = kind(math.exp(word_sigmas[i] + sigmas[i + 1, j] - shift))
-        back_through_both(
-            lefts, d_lefts, i, 0, betas[i + 1, j], d_betas[i + 1, j], factor, gradient, d_gradient,
-            grad_lefts, d_grad_lefts, grad_betas[i + 1, j], d_grad_betas[i + 1, j],
-        )  # fmt: skip
-    if sigmas[i, j - 1] + word_sigmas[j] > -np.inf:
-        factor = kind(math.exp(sigmas[i, j - 1] + word_sigmas[j] - shift))
-        back_through_both(
-            rights, d_rights, j, 0, betas[i, j - 1], d_betas[i, j - 1], factor, gradient,
-            d_gradient, grad_rights, d_grad_rights, grad_betas[i, j - 1], d_grad_betas[i, j - 1],
-        )  # fmt: skip
-    for k in range(i + 1, j - 1):
-        if sigmas[i, k] + sigmas[k + 1, j] > -np.inf:
-            factor = kind(math.exp(sigmas[i, k] + sigmas[k + 1, j] - shift))
+    betas, d_betas = element.betas, d_element.betas
+    for k in range(i, j):
+        factor = factors[k - i]
+        if factor != 0 and (k == i or k + 1 == j):
+            own, d_own = beside_word(element, i, j, k), beside_word(d_element, i, j, k)
+            grad, d_grad = beside_word(grads, i, j, k), beside_word(d_grads, i, j, k)
+            back_through(own, factor, row.gradient, grad)
+            back_through(own, factor, d_row.gradient, d_grad)
+            back_through(d_own, factor, row.gradient, d_grad)
+        elif factor != 0:
             back_through_outer(
-                betas[i, k], betas[k + 1, j], d_betas[i, k], d_betas[k + 1, j], factor,
-                grad_pairs, d_grad_pairs, grad_betas[i, k], grad_betas[k + 1, j],
-                d_grad_betas[i, k], d_grad_betas[k + 1, j], pairs, d_pairs,
+                betas[i, k], betas[k + 1, j], d_betas[i, k], d_betas[k + 1, j], factor, row, d_row,
+                grads.betas[i, k], grads.betas[k + 1, j],
+                d_grads.betas[i, k], d_grads.betas[k + 1, j],
             )  # fmt: skip
 
 
 @compiled
-def back_to_words(
-    left, right, words, d_left, d_right, d_words,
-    grad_lefts, grad_rights, d_grad_lefts, d_grad_rights,
-    grad_left, grad_right, grad_words, d_grad_left, d_grad_right, d_grad_words,
-):  # fmt: skip
+def back_to_words(arrays, direction, own, b, grads, d_grads, gradients, d_gradients, target):
     """Backward of meeting the words, with its derivative; adds to what it fills."""
+    words, d_words = arrays.words[b], direction.words[b]
     part = np.empty(words.shape, words.dtype)
-    flat = part.reshape(part.size)
-    for a in range(left.shape[0]):
-        for rules, d_rules, given, d_given, out, d_out in (
-            (left[a], d_left[a], grad_lefts[a], d_grad_lefts[a], grad_left[a], d_grad_left[a]),
+    flat, out, d_out = part.reshape(part.size), grads.words, d_grads.words
+    for a in range(arrays.left.shape[1]):
+        for rules, d_rules, given, d_given, by_rules, d_by_rules in (
             (
-                right[a],
-                d_right[a],
-                grad_rights[a],
-                d_grad_rights[a],
-                grad_right[a],
-                d_grad_right[a],
+                arrays.left[own, a], direction.left[own, a], grads.lefts[a], d_grads.lefts[a],
+                gradients.left[target, a], d_gradients.left[target, a],
             ),
-        ):
-            add_product_of_columns(words, given, out)
-            add_product_of_columns(words, d_given, d_out)
-            add_product_of_columns(d_words, given, d_out)
+            (
+                arrays.right[own, a], direction.right[own, a], grads.rights[a], d_grads.rights[a],
+                gradients.right[target, a], d_gradients.right[target, a],
+            ),
+        ):  # fmt: skip
+            add_product_of_columns(words, given, by_rules)
+            add_product_of_columns(words, d_given, d_by_rules)
+            add_product_of_columns(d_words, given, d_by_rules)
             multiply_transposed(given, rules, part)
-            add(flat, grad_words.reshape(part.size))
+            add(flat, out.reshape(part.size))
             multiply_transposed(d_given, rules, part)
-            add(flat, d_grad_words.reshape(part.size))
+            add(flat, d_out.reshape(part.size))
             multiply_transposed(given, d_rules, part)
-            add(flat, d_grad_words.reshape(part.size))
+            add(flat, d_out.reshape(part.size))
 
 
 @compiled
 def outside(
-    both, left, right, words, word_sigmas, tops, lengths, lo, hi, lefts, rights, betas, sigmas,
-    d_both, d_left, d_right, d_words, d_lefts, d_rights, d_betas, root_gradient, d_root_gradient,
-    grad_both, grad_left, grad_right, grad_words,
-    d_grad_both, d_grad_left, d_grad_right, d_grad_words, slot,
-):  # fmt: skip
+    arrays, direction, lo, hi, root_gradient, d_root_gradient, gradients, d_gradients, slot
+):
     """`scaled.outside` with its derivative; the gradients by the betas are not kept."""
-    n, nt, kind = betas.shape[1], betas.shape[3], words.dtype
-    gradients, d_gradients = np.empty((n, nt), kind), np.empty((n, nt), kind)
+    n, nt, kind = arrays.betas.shape[1], arrays.betas.shape[3], arrays.words.dtype
+    tops, d_tops = np.empty((n, nt), kind), np.empty((n, nt), kind)
     pairs, d_pairs = np.empty((n, nt * nt), kind), np.empty((n, nt * nt), kind)
     grad_pairs, d_grad_pairs = np.empty((n, nt * nt), kind), np.empty((n, nt * nt), kind)
-    part = np.empty((n, nt * nt), kind)
-    grad_betas, d_grad_betas = np.empty((n, n, nt), kind), np.empty((n, n, nt), kind)
-    grad_lefts, d_grad_lefts = np.empty(lefts.shape[1:], kind), np.empty(lefts.shape[1:], kind)
-    grad_rights, d_grad_rights = np.empty(rights.shape[1:], kind), np.empty(rights.shape[1:], kind)
+    part, factors, logs = np.empty((n, nt * nt), kind), np.empty(n, kind), np.empty(n)
     for b in range(lo, hi):
-        own = b if both.shape[0] > 1 else 0
-        target = b if both.shape[0] > 1 else slot
-        grad_betas[:] = 0
-        d_grad_betas[:] = 0
-        grad_lefts[:] = 0
-        d_grad_lefts[:] = 0
-        grad_rights[:] = 0
-        d_grad_rights[:] = 0
-        grad_words[b] = 0
-        d_grad_words[b] = 0
-        if lengths[b] > 1:
-            grad_betas[0, lengths[b] - 1] = root_gradient[b]
-            d_grad_betas[0, lengths[b] - 1] = d_root_gradient[b]
-        for width in range(lengths[b], 1, -1):
-            count = lengths[b] - width + 1
+        own = b if arrays.both.shape[0] > 1 else 0
+        target = b if arrays.both.shape[0] > 1 else slot
+        element, d_element = element_of(arrays, b), element_of(direction, b)
+        length = arrays.lengths[b]
+        grads = room_for(gradients, b, slot, slot)
+        d_grads = room_for(d_gradients, b, slot, slot)
+        if length > 1:
+            grads.betas[0, length - 1] = root_gradient[b]
+            d_grads.betas[0, length - 1] = d_root_gradient[b]
+        for width in range(length, 1, -1):
+            count = length - width + 1
             for i in range(count):
                 j = i + width - 1
                 for a in range(nt):
-                    possible = betas[b, i, j, a] > 0
-                    gradients[i, a] = grad_betas[i, j, a] if possible else 0
-                    d_gradients[i, a] = d_grad_betas[i, j, a] if possible else 0
+                    possible = element.betas[i, j, a] > 0
+                    tops[i, a] = grads.betas[i, j, a] if possible else 0
+                    d_tops[i, a] = d_grads.betas[i, j, a] if possible else 0
             if width > 3:
                 size = count * nt * nt
-                multiply_transposed(gradients[:count], both[own], grad_pairs[:count])
-                multiply_transposed(d_gradients[:count], both[own], d_grad_pairs[:count])
-                multiply_transposed(gradients[:count], d_both[own], part[:count])
+                multiply_transposed(tops[:count], arrays.both[own], grad_pairs[:count])
+                multiply_transposed(d_tops[:count], arrays.both[own], d_grad_pairs[:count])
+                multiply_transposed(tops[:count], direction.both[own], part[:count])
                 add(part[:count].reshape(size), d_grad_pairs[:count].reshape(size))
                 pairs[:count] = 0
                 d_pairs[:count] = 0
             for i in range(count):
-                if sigmas[b, i, i + width - 1] > -np.inf:
-                    spread(
-                        lefts[b], rights[b], words[b], betas[b], sigmas[b], word_sigmas[b],
-                        tops[own], d_lefts[b], d_rights[b], d_words[b], d_betas[b], width, i,
-                        gradients[i], d_gradients[i], grad_pairs[i], d_grad_pairs[i],
-                        pairs[i], d_pairs[i], grad_betas, grad_lefts, grad_rights, grad_words[b],
-                        d_grad_betas, d_grad_lefts, d_grad_rights, d_grad_words[b],
-                    )  # fmt: skip
+                j = i + width - 1
+                if found_factors(arrays, b, i, j, logs, factors):
+                    row = Row(tops[i], grad_pairs[i], pairs[i])
+                    d_row = Row(d_tops[i], d_grad_pairs[i], d_pairs[i])
+                    spread(element, d_element, i, j, factors, row, d_row, grads, d_grads)
             if width > 3:
-                add_product_of_columns(pairs[:count], gradients[:count], grad_both[target])
-                add_product_of_columns(pairs[:count], d_gradients[:count], d_grad_both[target])
-                add_product_of_columns(d_pairs[:count], gradients[:count], d_grad_both[target])
-        back_to_words(
-            left[own], right[own], words[b], d_left[own], d_right[own], d_words[b],
-            grad_lefts, grad_rights, d_grad_lefts, d_grad_rights,
-            grad_left[target], grad_right[target], grad_words[b],
-            d_grad_left[target], d_grad_right[target], d_grad_words[b],
-        )  # fmt: skip
+                add_product_of_columns(pairs[:count], tops[:count], gradients.both[target])
+                add_product_of_columns(pairs[:count], d_tops[:count], d_gradients.both[target])
+                add_product_of_columns(d_pairs[:count], tops[:count], d_gradients.both[target])
+        back_to_words(arrays, direction, own, b, grads, d_grads, gradients, d_gradients, target)

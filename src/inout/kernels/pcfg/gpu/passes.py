@@ -1,4 +1,4 @@
-"""Weighted grammars on a GPU: log Z, derivatives and single trees, by the kernels of `kernels.py`.
+"""Weighted grammars on a GPU: log Z, derivatives and single trees, by the kernels of `chart.py`.
 
 Elements whose range does not fit scaled arithmetic are few: they are done on the CPU.
 """
@@ -17,25 +17,25 @@ from inout.kernels.limits import GRAMMAR_RECORDINGS, GRAMMAR_TINY
 from inout.kernels.math.precision import exact_products
 from inout.kernels.pcfg.cpu.passes import CpuGrammarPasses
 from inout.kernels.recording import Recording, Shelf, signature
+from inout.kernels.shapes import PerElement, Root, Trees
 
 if TYPE_CHECKING:
-    from inout.kernels.pcfg.gpu.kernels import Chart
+    from inout.kernels.pcfg.gpu.chart import Chart
 
 
 def inside(
     root: Tensor, rules: Tensor, words: Tensor, lengths: Tensor
 ) -> tuple[Chart, Tensor, Tensor]:
     """(chart, total in the chart's scale, log Z in float64)."""
-    from inout.kernels.pcfg.gpu import kernels  # here, because triton is only where GPUs are
+    from inout.kernels.pcfg.gpu import chart as charts  # here: triton is only where GPUs are
 
     with exact_products(words):
-        chart = kernels.Chart(
-            kernels.weigh(root, rules, words, lengths), GRAMMAR_TINY.of(words.dtype)
-        )
+        weights = charts.weigh(root, rules, words, lengths)
+        chart = charts.Chart(weights, GRAMMAR_TINY.of(words.dtype))
         return chart, *chart.totals()
 
 
-def _root_gradient(chart: Chart, total: Tensor, weights: Tensor) -> Float[Tensor, "b nt"]:
+def _root_gradient(chart: Chart, total: Tensor, weights: Tensor) -> Root:
     """Gradient of weights . log Z by the betas of whole elements; 0 for those without trees."""
     some = total > 0
     factors = torch.where(some, weights.to(total.dtype) / torch.where(some, total, 1.0), 0.0)
@@ -66,9 +66,9 @@ class GpuGrammarPasses:
     """Elements [b ...] at one setting of root [b nt], rules [1|b nt s s] and words [b n pt]."""
 
     def __init__(self, root: Tensor, rules: Tensor, words: Tensor, lengths: Tensor) -> None:
-        from inout.kernels.pcfg.gpu import kernels  # here, because triton is only where GPUs are
+        from inout.kernels.pcfg.gpu import chart as charts  # here: triton is only where GPUs are
 
-        self.kernels = kernels
+        self.charts = charts
         self.root, self.rules, self.words = (x.detach().contiguous() for x in (root, rules, words))
         self.lengths = lengths.contiguous()
 
@@ -104,7 +104,7 @@ class GpuGrammarPasses:
         if not bool(chart.low.any()):
             return none
         with exact_products(self.words):
-            possible = self.kernels.Chart(self.kernels.possibilities(*self._given), 0.0)
+            possible = self.charts.Chart(self.charts.possibilities(*self._given), 0.0)
             some, _ = possible.totals()
         lost = ((possible.betas > 0) & (chart.betas == 0)).flatten(1).any(1)
         unfit = (chart.low > 0) & (lost | ((some > 0) & ~(total >= chart.tiny)))
@@ -121,7 +121,7 @@ class GpuGrammarPasses:
         return tuple(x if x.ndim == 4 and shared else x[elements] for x in tensors)
 
     @cached_property
-    def log_z(self) -> Float[Tensor, " b"]:
+    def log_z(self) -> PerElement:
         """log Z in float64."""
         log_z = self._inside[2].clone()
         if len(self._bad):
@@ -164,14 +164,14 @@ class GpuGrammarPasses:
         results = passes.tangents(weights.detach().cpu(), own)
         return tuple(x.to(self.words.device) for x in results)
 
-    def best(self) -> Int[Tensor, "b n n"]:
+    def best(self) -> Trees:
         """Symbols of the spans of the best tree, -1 elsewhere (everywhere if there is none).
 
         Ties go to a word on the left, then two nonterminals, then a word on the right; within
         these to the smaller symbols, then the first split.
         """
         with exact_products(self.words):
-            chart = self.kernels.Chart(self.kernels.logarithms(*self._given), 0.0)
+            chart = self.charts.Chart(self.charts.logarithms(*self._given), 0.0)
             return chart.descend(1, chart.betas)[0]
 
     def sample(self, count: int, seed: int) -> Int[Tensor, "m b n n"]:

@@ -5,21 +5,15 @@ Elements whose range does not fit scaled arithmetic run in log space.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from inout.kernels.limits import SEGMENTS_TINY
 from inout.kernels.segments.cpu import decode as decoding
 from inout.kernels.segments.cpu import logspace, scaled, tangent
+from inout.kernels.segments.cpu.scaled import Array, State
 from inout.kernels.threads import over_batch
-
-Array = NDArray[Any]
-# What `cpu.forward` finds out: alphas, logs, scales, offsets, rounding.
-State = tuple[Array, Array, Array, Array, Array]
 
 
 class CpuPasses:
@@ -30,15 +24,18 @@ class CpuPasses:
         b, n, w, s, _ = self.potentials.shape
         dtype = self.potentials.dtype
         self.work = self.potentials.size
-        self.state: State = (
-            np.zeros((b, n + 1, s), dtype), np.zeros((b, n + 1)), np.zeros((b, n), dtype),
-            np.zeros((b, n, w), dtype), np.zeros((b, n, w), dtype),
-        )  # fmt: skip
+        self.state = State(
+            alphas=np.zeros((b, n + 1, s), dtype),
+            logs=np.zeros((b, n + 1)),
+            scales=np.zeros((b, n), dtype),
+            offsets=np.zeros((b, n, w), dtype),
+            rounding=np.zeros((b, n, w), dtype),
+        )
         self.fits: Array = np.empty(b)  # log Z, or NaN where the element needs log space
         tiny = SEGMENTS_TINY.of(dtype)
 
         def part(lo: int, hi: int) -> None:
-            scaled.forward(self.potentials, self.lengths, lo, hi, tiny, *self.state, self.fits)
+            scaled.forward(self.potentials, self.lengths, lo, hi, tiny, self.state, self.fits)
 
         over_batch(part, b, self.work)
         log_z: Array = self.fits.copy()
@@ -48,17 +45,12 @@ class CpuPasses:
 
     def log_alphas(self) -> Array:
         """log alphas [b n+1 s] in float64."""
-        alphas, logs = self.state[:2]
         with np.errstate(divide="ignore"):
-            result = np.log(alphas.astype(np.float64)) + logs[:, :, None]
+            result = np.log(self.state.alphas.astype(np.float64)) + self.state.logs[:, :, None]
         for k in np.isnan(self.fits).nonzero()[0]:
-            exact = logspace.forward(self.potentials[k], self.lengths[k])[1]
+            _, exact = logspace.forward(self.potentials[k], self.lengths[k])
             result[k, : len(exact)] = exact
         return result
-
-    def _state_of(self, k: int) -> State:
-        alphas, logs, scales, offsets, rounding = self.state
-        return alphas[k], logs[k], scales[k], offsets[k], rounding[k]
 
     def _log_space_marginals(self, k: int) -> Array:
         """Marginals [n w s s] of one element."""
@@ -73,7 +65,7 @@ class CpuPasses:
 
         def part(lo: int, hi: int) -> None:
             scaled.backward(
-                self.potentials, self.lengths, lo, hi, *self.state, self.fits, scales, result
+                self.potentials, self.lengths, lo, hi, self.state, self.fits, scales, result
             )
             for k in range(lo, hi):
                 if np.isnan(self.fits[k]):
@@ -94,9 +86,8 @@ class CpuPasses:
                 if np.isnan(self.fits[k]):
                     own[:] = self._log_space_marginals(k)
                 else:
-                    scaled.marginals(
-                        self.potentials[k], self.lengths[k], *self._state_of(k), one, own
-                    )
+                    state = State(*(x[k] for x in self.state))
+                    scaled.marginals(self.potentials[k], self.lengths[k], state, one, own)
                 expected[k] = tangent.covariances(own, self.lengths[k], u[k], scales[k], result[k])
 
         over_batch(part, len(result), 3 * self.work)

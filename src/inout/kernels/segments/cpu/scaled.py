@@ -20,14 +20,28 @@ Potentials [b n w s s]: last position of the segment, width - 1, previous label,
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled
 from inout.kernels.chain.cpu.scaled import exponentiate
 from inout.kernels.limits import SEGMENTS_FAR
 from inout.kernels.math.cpu.exponential import FAST
 from inout.kernels.math.cpu.extremes import largest
+
+Array = NDArray[Any]
+
+
+class State(NamedTuple):
+    """What `forward` leaves; of one element without the first dimension."""
+
+    alphas: Array  # [b n+1 s], each position's relative to the largest
+    logs: Array  # [b n+1], logarithms of their scales
+    scales: Array  # [b n], the largest sum of each step
+    offsets: Array  # [b n w], what is subtracted from the potentials of each width
+    rounding: Array  # [b n w], what makes up for rounding the offsets; 0: nothing of this width
 
 
 @compiled
@@ -87,8 +101,9 @@ def set_offsets(blocks, t, logs, offsets, rounding):
 
 
 @compiled
-def forward_one(potentials, length, tiny, alphas, logs, scales, offsets, rounding):
-    """log Z of one element, NaN if it needs log space; fills the rest as `forward` does."""
+def forward_one(potentials, length, tiny, state):
+    """log Z of one element, NaN if it needs log space; fills its state."""
+    alphas, logs, scales, offsets, rounding = state
     size = potentials.shape[2]
     total = np.empty(size, potentials.dtype)
     flat = np.empty(size * size, potentials.dtype)
@@ -130,15 +145,18 @@ def forward_one(potentials, length, tiny, alphas, logs, scales, offsets, roundin
 
 
 @compiled
-def forward(potentials, lengths, lo, hi, tiny, alphas, logs, scales, offsets, rounding, log_z):
-    """Fills alphas [b n+1 s] and the logs [b n+1] of their scales, log_z [b] (NaN: log space).
+def state_of(state, b):
+    """The state of element b."""
+    return State(
+        state.alphas[b], state.logs[b], state.scales[b], state.offsets[b], state.rounding[b]
+    )
 
-    For the way back also scales [b n] (largest sum of each step), offsets and rounding [b n w].
-    """
+
+@compiled
+def forward(potentials, lengths, lo, hi, tiny, state, log_z):
+    """Fills the state and log_z [b] (NaN: log space)."""
     for b in range(lo, hi):
-        log_z[b] = forward_one(
-            potentials[b], lengths[b], tiny, alphas[b], logs[b], scales[b], offsets[b], rounding[b]
-        )
+        log_z[b] = forward_one(potentials[b], lengths[b], tiny, state_of(state, b))
 
 
 @compiled(fastmath=FAST)
@@ -159,8 +177,9 @@ def collect(alpha, factor, weight, ahead, back, factors):
 
 
 @compiled
-def marginals(potentials, length, alphas, logs, scales, offsets, rounding, weight, out):
+def marginals(potentials, length, state, weight, out):
     """Fills out [n w s s] with weight times the marginals of one element, after `forward_one`."""
+    alphas, _, scales, offsets, rounding = state
     positions, widths, size = potentials.shape[:3]
     end = alphas[0, 0] * 0
     for j in range(size):
@@ -200,13 +219,8 @@ def wipe(values):
 
 
 @compiled
-def backward(
-    potentials, lengths, lo, hi, alphas, logs, scales, offsets, rounding, log_z, weights, out
-):
+def backward(potentials, lengths, lo, hi, state, log_z, weights, out):
     """Fills out [b n w s s] with the gradients of sum(weights * log Z), but where log_z is NaN."""
     for b in range(lo, hi):
         if not np.isnan(log_z[b]):
-            marginals(
-                potentials[b], lengths[b], alphas[b], logs[b], scales[b], offsets[b], rounding[b],
-                weights[b], out[b],
-            )  # fmt: skip
+            marginals(potentials[b], lengths[b], state_of(state, b), weights[b], out[b])

@@ -25,6 +25,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from inout.kernels.limits import SEGMENTS_GPU_TILE
+from inout.kernels.shapes import Labels, Lengths, PerElement, Segments
 
 
 @triton.jit
@@ -266,8 +267,8 @@ class Sweeps:
 
     values: Float[Tensor, "2 b slots s"]
     logs: Float[Tensor, "2 b slots"]
-    log_z: Float[Tensor, " b"]
-    rest: Float[Tensor, " b"]  # log Z less the scale of the last alpha
+    log_z: PerElement
+    rest: PerElement  # log Z less the scale of the last alpha
 
 
 def _options(potentials: Tensor, stages: int | None = None) -> dict[str, int]:
@@ -280,9 +281,7 @@ def _options(potentials: Tensor, stages: int | None = None) -> dict[str, int]:
     return options if stages is None else {**options, "STAGES": stages}
 
 
-def forward(
-    potentials: Float[Tensor, "b n w s s"], lengths: Int[Tensor, " b"], both: bool
-) -> Sweeps:
+def forward(potentials: Segments, lengths: Lengths, both: bool) -> Sweeps:
     """log Z and the alphas, and in the same launch the betas if `both`."""
     b, n, w, s, _ = potentials.shape
 
@@ -294,9 +293,7 @@ def forward(
     return sweeps
 
 
-def backward(
-    potentials: Float[Tensor, "b n w s s"], lengths: Int[Tensor, " b"], sweeps: Sweeps
-) -> None:
+def backward(potentials: Segments, lengths: Lengths, sweeps: Sweeps) -> None:
     """Adds the betas to the sweeps."""
     _sweep(potentials, lengths, sweeps, 1, 1)
 
@@ -310,11 +307,8 @@ def _sweep(potentials: Tensor, lengths: Tensor, sweeps: Sweeps, first: int, coun
 
 
 def gradients(
-    potentials: Float[Tensor, "b n w s s"],
-    lengths: Int[Tensor, " b"],
-    sweeps: Sweeps,
-    weights: Float[Tensor, " b"],
-) -> Float[Tensor, "b n w s s"]:
+    potentials: Segments, lengths: Lengths, sweeps: Sweeps, weights: PerElement
+) -> Segments:
     """Gradients of weights . log Z, 0 in the padding; needs both sweeps."""
     b, n, w, s, _ = potentials.shape
     out = torch.empty_like(potentials)
@@ -332,9 +326,7 @@ def _unwritten(lengths: Tensor, n: int, *leading: int) -> Int[Tensor, "*leading 
     return torch.where(real, -1, 0).expand(*leading, *real.shape).contiguous()
 
 
-def best_segments(
-    potentials: Float[Tensor, "b n w s s"], lengths: Int[Tensor, " b"]
-) -> Int[Tensor, "b n"]:
+def best_segments(potentials: Segments, lengths: Lengths) -> Labels:
     """The segmentation with the highest score."""
     b, n, w, s, _ = potentials.shape
     labels = _unwritten(lengths, n)
@@ -347,10 +339,7 @@ def best_segments(
 
 
 def sample_segments(
-    potentials: Float[Tensor, "b n w s s"],
-    lengths: Int[Tensor, " b"],
-    sweeps: Sweeps,
-    uniform: Float[Tensor, "m b slots"],
+    potentials: Segments, lengths: Lengths, sweeps: Sweeps, uniform: Float[Tensor, "m b slots"]
 ) -> Int[Tensor, "m b n"]:
     """Independent segmentations; -1 throughout where an element has none."""
     b, n, w, s, _ = potentials.shape

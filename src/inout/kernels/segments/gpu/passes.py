@@ -6,13 +6,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
 from inout.kernels.autograd import tangents_by
 from inout.kernels.limits import SEGMENTS_GPU_LABELS
 from inout.kernels.segments.reference import reference_log_partition
+from inout.kernels.shapes import Labels, PerElement
 
 if TYPE_CHECKING:
     from inout.kernels.segments.gpu.kernels import Sweeps
@@ -48,7 +49,7 @@ class GpuPasses:
         return self._forward
 
     @property
-    def log_z(self) -> Float[Tensor, " b"]:
+    def log_z(self) -> PerElement:
         """log Z in float64."""
         return self._forward.log_z
 
@@ -66,7 +67,7 @@ class GpuPasses:
             directions,
         )
 
-    def best(self) -> Int[Tensor, "b n"]:
+    def best(self) -> Labels:
         """The segmentation with the highest score (Viterbi)."""
         return self.kernels.best_segments(self.potentials, self.lengths)
 

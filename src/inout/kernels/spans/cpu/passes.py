@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
-from numpy.typing import NDArray
+from jaxtyping import Bool, Int
 from torch import Tensor
 
+from inout.kernels.shapes import LabelledSpans, Lengths, Spans
 from inout.kernels.spans.cpu import scaled
+from inout.kernels.spans.cpu.scaled import Array, Chart
 from inout.kernels.threads import over_batch
-
-Array = NDArray[Any]
 
 
 class CpuTreePasses:
@@ -22,15 +19,13 @@ class CpuTreePasses:
     def __init__(self, scores: Tensor, lengths: Tensor) -> None:
         self.scores: Array = scores.detach().contiguous().numpy()
         self.lengths: Array = lengths.contiguous().numpy()
-        self.mantissas: Array = np.empty(self.scores.shape)
-        self.exponents: Array = np.empty(self.scores.shape, np.int64)
+        shape = self.scores.shape
+        self.chart = Chart(np.empty(shape), np.empty(shape, np.int64))
         b, n, _ = self.scores.shape
         self.size, self.work = b, b * n**3
         log_z = np.empty(b)
         over_batch(
-            lambda lo, hi: scaled.inside(
-                self.scores, self.lengths, lo, hi, self.mantissas, self.exponents, log_z
-            ),
+            lambda lo, hi: scaled.inside(self.scores, self.lengths, lo, hi, self.chart, log_z),
             self.size,
             self.work,
         )
@@ -39,9 +34,8 @@ class CpuTreePasses:
     def gradients(self, weights: Tensor) -> tuple[Tensor, ...]:
         """weights[b] * P(span) [b n n]."""
         roots, out = weights.detach().double().contiguous().numpy(), np.empty(self.scores.shape)
-        chart = (self.mantissas, self.exponents)
         over_batch(
-            lambda lo, hi: scaled.marginals(self.lengths, lo, hi, *chart, roots, out),
+            lambda lo, hi: scaled.marginals(self.lengths, lo, hi, self.chart, roots, out),
             self.size,
             self.work,
         )
@@ -51,17 +45,16 @@ class CpuTreePasses:
         """weights[b] * Cov[span, U] [b n n], and E[U] [b]."""
         roots, out = weights.detach().double().contiguous().numpy(), np.empty(self.scores.shape)
         u, expected = directions[0].detach().contiguous().numpy(), np.empty(self.size)
-        chart = (self.mantissas, self.exponents)
         over_batch(
-            lambda lo, hi: scaled.tangents(self.lengths, lo, hi, *chart, roots, u, expected, out),
+            lambda lo, hi: scaled.tangents(
+                self.lengths, lo, hi, self.chart, roots, u, expected, out
+            ),
             self.size,
             3 * self.work,
         )
         return torch.from_numpy(out.astype(self.scores.dtype)), torch.from_numpy(expected)
 
-    def sample(
-        self, potentials: Float[Tensor, "b n n s"], count: int, seed: int
-    ) -> Int[Tensor, "m b n n"]:
+    def sample(self, potentials: LabelledSpans, count: int, seed: int) -> Int[Tensor, "m b n n"]:
         """`count` labelled trees for each element: labels of spans, -1 elsewhere.
 
         The scores are the potentials summed over the labels in log space.
@@ -72,16 +65,15 @@ class CpuTreePasses:
 
         def part(lo: int, hi: int) -> None:
             for e in range(lo, hi):
-                scaled.sample(
-                    given[e], self.lengths[e], self.mantissas[e], self.exponents[e],
-                    np.uint64(seed), e * count, labels[e],
-                )  # fmt: skip
+                chart = Chart(*(x[e] for x in self.chart))
+                first = e * count
+                scaled.sample(given[e], self.lengths[e], chart, np.uint64(seed), first, labels[e])
 
         over_batch(part, b, b * count * n * n)
         return torch.from_numpy(labels.swapaxes(0, 1).copy())
 
 
-def best_tree(scores: Float[Tensor, "b n n"], lengths: Int[Tensor, " b"]) -> Bool[Tensor, "b n n"]:
+def best_tree(scores: Spans, lengths: Lengths) -> Bool[Tensor, "b n n"]:
     """The spans of the tree with the highest score (none where no tree is possible); O(b n³)."""
     given = scores.detach().double().contiguous().numpy()
     chosen, best = np.empty(given.shape, np.bool_), np.empty(len(given))

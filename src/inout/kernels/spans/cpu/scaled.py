@@ -11,14 +11,31 @@ only, so that threads can share a batch. Lengths of at least 1.
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled
 from inout.kernels.forest.cpu.sample import GAMMA, SHIFT_53, UNIT_53, mix
 from inout.kernels.math.cpu.exponential import FAST
 
 LN2 = math.log(2)
+
+Array = NDArray[Any]
+
+
+class Chart(NamedTuple):
+    """Inside values of spans, mantissa * 2**exponent; of one element without the dimension b."""
+
+    mantissas: Array  # [b n n], 0 where nothing is possible
+    exponents: Array  # [b n n]
+
+
+@compiled
+def chart_of(chart, b):
+    """The chart of element b."""
+    return Chart(chart.mantissas[b], chart.exponents[b])
 
 
 @compiled
@@ -38,8 +55,9 @@ def normalised(value, exponent):
 
 
 @compiled(fastmath=FAST)
-def split_sum(mantissas, exponents, i, j, weights):
+def split_sum(chart, i, j, weights):
     """(sum over k of beta(i, k) beta(k + 1, j), its exponent); the terms in weights[k - i]."""
+    mantissas, exponents = chart
     top, found = np.int64(0), False
     for k in range(i, j):
         if mantissas[i, k] > 0 and mantissas[k + 1, j] > 0:
@@ -57,45 +75,45 @@ def split_sum(mantissas, exponents, i, j, weights):
 
 
 @compiled
-def inside(scores, lengths, lo, hi, mantissas, exponents, log_z):
-    """Fills mantissas and exponents [b n n] and log_z [b]."""
+def inside(scores, lengths, lo, hi, chart, log_z):
+    """Fills the chart and log_z [b]."""
     weights = np.empty(scores.shape[1])
     for b in range(lo, hi):
-        length = lengths[b]
+        length, own = lengths[b], chart_of(chart, b)
         for width in range(1, length + 1):
             for i in range(length - width + 1):
                 j = i + width - 1
                 score = float(scores[b, i, j])
                 total, exponent = 1.0, np.int64(0)
                 if width > 1 and score > -np.inf:
-                    total, exponent = split_sum(mantissas[b], exponents[b], i, j, weights)
-                mantissas[b, i, j], exponents[b, i, j] = 0.0, 0
+                    total, exponent = split_sum(own, i, j, weights)
+                own.mantissas[i, j], own.exponents[i, j] = 0.0, 0
                 if score > -np.inf and total > 0:
                     power = np.int64(math.floor(score / LN2))
-                    mantissas[b, i, j], exponents[b, i, j] = normalised(
+                    own.mantissas[i, j], own.exponents[i, j] = normalised(
                         total * math.exp(score - power * LN2), exponent + power
                     )
         last = length - 1
         log_z[b] = -np.inf
-        if mantissas[b, 0, last] > 0:
-            log_z[b] = math.log(mantissas[b, 0, last]) + exponents[b, 0, last] * LN2
+        if own.mantissas[0, last] > 0:
+            log_z[b] = math.log(own.mantissas[0, last]) + own.exponents[0, last] * LN2
 
 
 @compiled
-def marginals(lengths, lo, hi, mantissas, exponents, roots, out):
+def marginals(lengths, lo, hi, chart, roots, out):
     """Fills out [b n n] with roots[b] * P(span i..j is in the tree)."""
     weights = np.empty(out.shape[1])
     for b in range(lo, hi):
         out[b] = 0
-        length = lengths[b]
-        if mantissas[b, 0, length - 1] > 0:
+        length, own = lengths[b], chart_of(chart, b)
+        if own.mantissas[0, length - 1] > 0:
             out[b, 0, length - 1] = roots[b]
         for width in range(length, 1, -1):
             for i in range(length - width + 1):
                 j = i + width - 1
                 if out[b, i, j] == 0:
                     continue
-                total, _ = split_sum(mantissas[b], exponents[b], i, j, weights)
+                total, _ = split_sum(own, i, j, weights)
                 for k in range(i, j):
                     share = out[b, i, j] * (weights[k - i] / total)
                     out[b, i, k] += share
@@ -103,7 +121,7 @@ def marginals(lengths, lo, hi, mantissas, exponents, roots, out):
 
 
 @compiled
-def tangents(lengths, lo, hi, mantissas, exponents, roots, u, expected, out):
+def tangents(lengths, lo, hi, chart, roots, u, expected, out):
     """Fills out [b n n] with roots[b] * Cov[span, U] and expected [b] with E[U].
 
     U is the sum of u [b n n] over the spans of the tree. Upwards mean(i, j) = E[U below i..j],
@@ -114,21 +132,21 @@ def tangents(lengths, lo, hi, mantissas, exponents, roots, u, expected, out):
     weights = np.empty(n)
     mean, probability = np.empty((n, n)), np.empty((n, n))
     for b in range(lo, hi):
-        length = lengths[b]
+        length, own = lengths[b], chart_of(chart, b)
         out[b] = 0
         expected[b] = 0
-        if not mantissas[b, 0, length - 1] > 0:
+        if not own.mantissas[0, length - 1] > 0:
             continue
         for width in range(1, length + 1):
             for i in range(length - width + 1):
                 j = i + width - 1
                 probability[i, j] = 0
                 mean[i, j] = 0
-                if not mantissas[b, i, j] > 0:
+                if not own.mantissas[i, j] > 0:
                     continue
                 mean[i, j] = u[b, i, j]
                 if width > 1:
-                    total, _ = split_sum(mantissas[b], exponents[b], i, j, weights)
+                    total, _ = split_sum(own, i, j, weights)
                     for k in range(i, j):
                         mean[i, j] += weights[k - i] / total * (mean[i, k] + mean[k + 1, j])
         expected[b] = mean[0, length - 1]
@@ -139,7 +157,7 @@ def tangents(lengths, lo, hi, mantissas, exponents, roots, u, expected, out):
                 p, change = probability[i, j], out[b, i, j]
                 if p == 0 and change == 0:
                     continue
-                total, _ = split_sum(mantissas[b], exponents[b], i, j, weights)
+                total, _ = split_sum(own, i, j, weights)
                 below = mean[i, j] - u[b, i, j]
                 for k in range(i, j):
                     share = weights[k - i] / total
@@ -210,7 +228,7 @@ def draw(weights, size, random):
 
 
 @compiled
-def sample(potentials, length, mantissas, exponents, seed, first, labels):
+def sample(potentials, length, chart, seed, first, labels):
     """Fills labels [m n n] with samples of one element: a label for each span, -1 elsewhere.
 
     `potentials` [n n s] are the log-weights of the labels. Sample i has a random stream of its
@@ -223,7 +241,7 @@ def sample(potentials, length, mantissas, exponents, seed, first, labels):
         state = mix(seed + mix(np.uint64(first + m) * GAMMA))
         labels[m] = -1
         depth = 0
-        if length > 0 and mantissas[0, length - 1] > 0:
+        if length > 0 and chart.mantissas[0, length - 1] > 0:
             stack[0, 0], stack[0, 1] = 0, length - 1
             depth = 1
         while depth > 0:
@@ -237,7 +255,7 @@ def sample(potentials, length, mantissas, exponents, seed, first, labels):
             state = state + GAMMA
             labels[m, i, j] = draw(weights, size, (mix(state) >> SHIFT_53) * UNIT_53)
             if i < j:
-                split_sum(mantissas, exponents, i, j, weights)
+                split_sum(chart, i, j, weights)
                 state = state + GAMMA
                 k = i + draw(weights, j - i, (mix(state) >> SHIFT_53) * UNIT_53)
                 stack[depth, 0], stack[depth, 1] = k + 1, j

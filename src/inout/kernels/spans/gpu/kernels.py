@@ -18,6 +18,8 @@ import triton.language as tl
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from inout.kernels.shapes import LabelledSpans, Lengths, PerElement, Spans
+
 
 @triton.jit
 def finite(x):
@@ -256,9 +258,7 @@ def _options(n: int) -> dict[str, int]:
     return {"K": splits, "N": starts, "num_warps": max(1, starts * splits // 256)}
 
 
-def inside(
-    scores: Float[Tensor, "b n n"], lengths: Int[Tensor, " b"]
-) -> tuple[Float[Tensor, " b"], Float[Tensor, "b n n"]]:
+def inside(scores: Spans, lengths: Lengths) -> tuple[PerElement, Spans]:
     """(log Z, chart by width)."""
     b, n, _ = scores.shape
     chart, log_z = torch.empty_like(scores), scores.new_empty(b)
@@ -266,12 +266,7 @@ def inside(
     return log_z, chart
 
 
-def marginals(
-    scores: Float[Tensor, "b n n"],
-    lengths: Int[Tensor, " b"],
-    chart: Float[Tensor, "b n n"],
-    weights: Float[Tensor, " b"],
-) -> Float[Tensor, "b n n"]:
+def marginals(scores: Spans, lengths: Lengths, chart: Spans, weights: PerElement) -> Spans:
     """weights[b] * P(span i..j is in the tree)."""
     b, n, _ = scores.shape
     outer, out = torch.empty_like(scores), torch.zeros_like(scores)
@@ -279,7 +274,7 @@ def marginals(
     return out
 
 
-def best_tree(scores: Float[Tensor, "b n n"], lengths: Int[Tensor, " b"]) -> Bool[Tensor, "b n n"]:
+def best_tree(scores: Spans, lengths: Lengths) -> Bool[Tensor, "b n n"]:
     """The spans of the tree with the highest score; none where no tree is possible."""
     b, n, _ = scores.shape
     best = torch.empty_like(scores)
@@ -290,10 +285,10 @@ def best_tree(scores: Float[Tensor, "b n n"], lengths: Int[Tensor, " b"]) -> Boo
 
 
 def sample_trees(
-    scores: Float[Tensor, "b n n"],
-    potentials: Float[Tensor, "b n n s"],
-    lengths: Int[Tensor, " b"],
-    chart: Float[Tensor, "b n n"],
+    scores: Spans,
+    potentials: LabelledSpans,
+    lengths: Lengths,
+    chart: Spans,
     uniform: Float[Tensor, "m b turns 2"],
 ) -> Int[Tensor, "m b n n"]:
     """Labelled trees: labels of spans, -1 elsewhere; `uniform` has 2n turns."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import cached_property
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from inout.kernels.autograd import tangents_by
+from inout.kernels.shapes import LabelledSpans, PerElement
 from inout.kernels.spans.reference import reference_tree_log_partition
 
 
@@ -29,7 +30,7 @@ class GpuTreePasses:
         return self.kernels.inside(self.scores, self.lengths)
 
     @property
-    def log_z(self) -> Float[Tensor, " b"]:
+    def log_z(self) -> PerElement:
         """log Z in float64."""
         return self._inside[0]
 
@@ -53,9 +54,7 @@ class GpuTreePasses:
         """The spans of the tree with the highest score (none where no tree is possible)."""
         return self.kernels.best_tree(self.scores, self.lengths)
 
-    def sample(
-        self, potentials: Float[Tensor, "b n n s"], count: int, seed: int
-    ) -> Int[Tensor, "m b n n"]:
+    def sample(self, potentials: LabelledSpans, count: int, seed: int) -> Int[Tensor, "m b n n"]:
         """`count` labelled trees for each element: labels of spans, -1 elsewhere.
 
         The scores are the potentials summed over the labels in log space.

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Inexact, Int
 from torch import Tensor
 
+from inout.kernels.shapes import Root, Words
 from inout.series.lanes import Lanes
 
 
@@ -18,9 +19,9 @@ class ValuedGrammar:
     The potentials are relative to constants; padding has values 0 and finite potentials.
     """
 
-    root: Float[Tensor, "b nt"]
+    root: Root
     rules: Float[Tensor, "m nt s s"]
-    words: Float[Tensor, "b n pt"]
+    words: Words
     root_values: Inexact[Tensor, "k b nt"]
     rule_values: Inexact[Tensor, "k m nt s s"] | None
     word_values: Inexact[Tensor, "k b n pt"]

@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-from jaxtyping import Inexact, Int
+from jaxtyping import Inexact
 from torch import Tensor
 
 from inout.kernels.math.reweighting import reweighted, shares
-from inout.kernels.pcfg.valued import ValuedGrammar
+from inout.kernels.pcfg.generating_values import ValuedGrammar
+from inout.kernels.shapes import Generated, Lengths
 from inout.series.lanes import Lanes
 
 
 def log_space_generating_function(
-    lanes: Lanes, grammar: ValuedGrammar, lengths: Int[Tensor, " b"], shift: float
-) -> tuple[Inexact[Tensor, "l b"], Inexact[Tensor, "k b"]]:
+    lanes: Lanes, grammar: ValuedGrammar, lengths: Lengths, shift: float
+) -> Generated:
     """E[exp(z · (F − centres))] of each element, and the centres; 0 where there is no tree.
 
     The lanes of a symbol over a span are an expectation given that it is there, so every weight
