@@ -11,6 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -167,7 +168,52 @@ class DistributionSuite(MisuseSuite, MomentsSuite, ABC):
                 tolerance = 1e-4 if flat_probs.dtype == F32 else 1e-10
                 assert_close(flat_probs[:found, b], order - log_z, atol=tolerance * scale)
                 assert torch.equal(modes[b], flat_events[0, b])
-            assert bool((flat_events[found:, b] == self.blank).all())
+            length = case.length(oracle.elements[b])
+            assert bool(
+                (flat_events[found:, b][(..., *self._corner(d, length))] == self.blank).all()
+            )
+
+    def _corner(self, d: StructuredDistribution, length: int) -> tuple[slice, ...]:
+        """The part of an event that is not padding."""
+        return (slice(length),) * len(d.event_shape)
+
+    def test_decoded_events_have_minus_1_in_the_padding(self):
+        for case in (self.ragged(140), self.ragged(141, F32)):
+            case = replace(case, lengths=case.lengths.clamp(min=2))  # shorter ones have no trees
+            d = self.make(case)
+            padding = in_padding(d)
+            assert bool(padding.any())
+            drawn = d.sample((5,), generator=seeded(142))
+            for events in (d.mode, d.topk(4)[0], d.min_risk(), drawn):
+                assert bool((events[padding.expand(events.shape)] == -1).all())
+
+    def test_what_stands_in_the_padding_of_an_event_does_not_matter(self):
+        case = self.ragged(143).leaves()
+        case = replace(case, lengths=case.lengths.clamp(min=2))
+        d = self.make(case)
+        padding, inputs = in_padding(d), list(case.arguments.values())
+        for events in (d.mode, d.sample((3,), generator=seeded(144))):
+            log_probs, parts = d.log_prob(events), d.parts(events)
+            grads = grad(log_probs.sum(), inputs)
+            for garbage in (0, 1, 99, -2, -(2**63), 2**63 - 1):
+                spoilt = events.masked_fill(padding, garbage)
+                assert torch.equal(d.log_prob(spoilt), log_probs)
+                for name, counts in d.parts(spoilt).items():
+                    assert torch.equal(counts, parts[name])
+                for x, y in zip(grad(d.log_prob(spoilt).sum(), inputs), grads, strict=True):
+                    assert torch.equal(x, y)
+
+    def test_enumerate_support_of_elements_shorter_than_the_padding(self):
+        n, s = self.sizes
+        case = replace(self.usual(145), lengths=torch.full((2, 3), n - 1))
+        d, oracle = self.make(case), self.enumeration(case)
+        support = d.enumerate_support()
+        assert len(support) == self.count(n - 1, s)
+        assert bool((support[:, in_padding(d)] == -1).all())
+        truth = oracle.padded(oracle.events[0])
+        found = {tuple(e.reshape(-1).tolist()) for e in support[:, 1, 2]}
+        assert found == {tuple(e.reshape(-1).tolist()) for e in truth}
+        assert_close(d.log_prob(support).logsumexp(0), torch.zeros(2, 3, dtype=F64))
 
     def test_number_of_events(self):
         for n in range(5):
@@ -456,7 +502,7 @@ class DistributionSuite(MisuseSuite, MomentsSuite, ABC):
         assert_close(log_probs[:count].logsumexp(0), torch.zeros(2, dtype=F64))
         assert bool((log_probs[:-1] >= log_probs[1:]).all())
         assert bool((log_probs[count:] == -torch.inf).all())
-        assert bool((events[count:] == self.blank).all())
+        assert bool((events[count:] == self.blank).all())  # all elements have the full length
         with pytest.raises(ArgumentError, match="k must be"):
             self.make(case).topk(0)
 
@@ -626,6 +672,9 @@ class DistributionSuite(MisuseSuite, MomentsSuite, ABC):
 
     def test_lengths_of_any_integer_type(self):
         case = self.ragged(47)
+        for several in (case.lengths.tolist(), tuple(map(tuple, case.lengths.tolist()))):
+            listed = self.make(replace(case, lengths=several))
+            assert torch.equal(listed.log_partition(), self.make(case).log_partition())
         short = replace(case, lengths=case.lengths.to(torch.int32))
         assert torch.equal(self.make(short).log_partition(), self.make(case).log_partition())
 
@@ -661,8 +710,9 @@ class DistributionSuite(MisuseSuite, MomentsSuite, ABC):
                 break
         for m in d.marginals().values():
             assert bool((m == 0).all())
-        assert bool((d.mode == self.blank).all())
-        assert bool((d.min_risk() == self.blank).all())
+        nothing = torch.where(in_padding(d), -1, self.blank)
+        assert torch.equal(d.mode, nothing)
+        assert torch.equal(d.min_risk(), nothing)
         assert torch.equal(d.topk(2)[1][0] == -torch.inf, log_z == -torch.inf)
         assert torch.equal(d.log_prob(d.mode) == -torch.inf, log_z == -torch.inf)
         assert not bool(d.entropy().isnan().any())
@@ -714,6 +764,15 @@ class DistributionSuite(MisuseSuite, MomentsSuite, ABC):
         before = torch.get_num_threads()
         yield torch.set_num_threads
         torch.set_num_threads(before)
+
+
+def in_padding(d: StructuredDistribution) -> Tensor:
+    """Which entries [*b ...] of an event are beyond the length of its element."""
+    outside = torch.zeros(d.batch_shape + d.event_shape, dtype=torch.bool)
+    for element in product(*map(range, d.batch_shape)):
+        for dim in range(len(d.event_shape)):
+            outside[element].movedim(dim, 0)[int(d.lengths[element]) :] = True
+    return outside
 
 
 def _per_element(weights: Tensor, values: Tensor) -> Tensor:

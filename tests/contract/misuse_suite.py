@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torch.autograd import grad
 
-from inout import ArgumentError
+from inout import ArgumentError, InoutError
 from tests.contract.event_enumeration import seeded
 from tests.support import assert_close
 
@@ -68,6 +70,13 @@ class MisuseSuite:
             torch.full((2,), n),
             torch.full((2, 3), float(n)),
             torch.full((2, 3), True),
+            [[n, n, n], [n, n + 1, n]],
+            [[n, n, n], [n, n]],
+            [[float(n)] * 3] * 2,
+            [["4"] * 3] * 2,
+            [n] * 6,
+            np.full((2, 3), n),
+            "lengths",
         ):
             with pytest.raises(ArgumentError, match=r"^lengths must be"):
                 self.make(replace(case, lengths=wrong))
@@ -83,9 +92,49 @@ class MisuseSuite:
             with pytest.raises(ArgumentError):
                 d.log_prob(wrong)
 
-    def test_sampling_wants_a_generator(self):
-        with pytest.raises(TypeError):
-            self.make(self.usual()).sample((2,))
+    def test_what_is_no_tensor_is_refused_by_name(self, unchecked):
+        case = self.usual(122)
+        for name, x in case.arguments.items():
+            for wrong in (x.numpy(), x.tolist(), 1.0):
+                with pytest.raises(ArgumentError, match=rf"^{name} must be a tensor.*as_tensor"):
+                    self.make(replace(case, arguments=case.arguments | {name: wrong}))
+        d = self.make(case)
+        name = next(iter(d.potentials))
+        with pytest.raises(ArgumentError, match=r"must be a tensor"):
+            d.log_prob(d.mode.numpy())
+        with pytest.raises(ArgumentError, match=rf"^f\['{name}'\] must be a tensor"):
+            d.expectation({name: d.potentials[name].numpy()})
+
+    def test_sampling_without_a_generator_uses_that_of_torch(self, unchecked):
+        d = self.make(self.usual())
+        state = torch.get_rng_state()
+        try:
+            torch.set_rng_state(seeded(123).get_state())
+            found = d.sample((20,)), d.sample((20,))
+        finally:
+            torch.set_rng_state(state)
+        own = seeded(123)
+        for events in found:
+            assert torch.equal(events, d.sample((20,), generator=own))
+        assert not torch.equal(*found)
+        with pytest.raises(ArgumentError, match=r"^generator must be a torch\.Generator"):
+            d.sample((2,), generator=7)
+
+    def test_tracing_is_refused(self):
+        """It would make log Z of one input a constant."""
+        case = self.usual(124)
+
+        def traced(*arguments: Tensor) -> Tensor:
+            given = dict(zip(case.arguments, arguments, strict=True))
+            return self.make(replace(case, arguments=given)).log_partition()
+
+        d = self.make(case)
+        inputs = tuple(case.arguments.values())
+        for function in (traced, lambda *_: d.log_partition(), lambda *_: d.mode):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that torch.jit.trace is deprecated
+                with pytest.raises(InoutError, match=r"torch\.jit\.trace cannot record"):
+                    torch.jit.trace(function, inputs)
 
     @pytest.mark.parametrize("tier", ["cpu", "reference"])
     def test_no_tier_takes_bad_values(self, tier):

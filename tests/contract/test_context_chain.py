@@ -61,7 +61,7 @@ class TestContextChain(DistributionSuite):
         return parts
 
     def tensor(self, event: Event, n: int, s: int) -> Tensor:
-        return torch.tensor([*event, *[0] * (n - len(event))], dtype=torch.long)
+        return torch.tensor([*event, *[-1] * (n - len(event))], dtype=torch.long)
 
     def padding(self, case: Case) -> dict[str, Tensor]:
         mask = torch.ones(case.arguments[NAME].shape, dtype=torch.bool)

@@ -61,7 +61,7 @@ class TestHMM(DistributionSuite):
         return parts + ([("start", (event[0],))] if event else [])
 
     def tensor(self, event: Event, n: int, s: int) -> Tensor:
-        return torch.tensor([*event, *[0] * (n - len(event))], dtype=torch.long)
+        return torch.tensor([*event, *[-1] * (n - len(event))], dtype=torch.long)
 
     def padding(self, case: Case) -> dict[str, Tensor]:
         """Parameters have no padding; that of the observations has its own test."""

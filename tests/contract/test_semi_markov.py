@@ -61,7 +61,7 @@ class Enumeration:
         self.log_z = top + math.log(weights.sum()) if self.possible else -np.inf
         self.p = weights / weights.sum() if self.possible else weights
         self.indicators = np.zeros((len(self.parts), n, w, s, s))
-        self.events = np.where(np.arange(n) < length, -1, 0) * np.ones((len(self.parts), 1), int)
+        self.events = np.full((len(self.parts), n), -1)
         for k, parts in enumerate(self.parts):
             for end, width, i, j in parts:
                 self.indicators[k, end, width, i, j] = 1
@@ -199,7 +199,7 @@ class SegmentSuite(DistributionSuite):
         return parts + [self.nothing] * (len(event) - len(parts))
 
     def tensor(self, event: Event, n: int, s: int) -> Tensor:
-        return torch.tensor([*event, *[0] * (n - len(event))], dtype=torch.long)
+        return torch.tensor([*event, *[-1] * (n - len(event))], dtype=torch.long)
 
     def padding(self, case: Case) -> dict[str, Tensor]:
         lengths = [case.length(element) for element in case.elements()]
@@ -590,7 +590,7 @@ def test_events_outside_the_support_are_refused(event: list[float], message: str
 
 
 def test_enumerate_support_refuses_what_it_cannot_list() -> None:
-    with pytest.raises(ArgumentError, match="full length"):
+    with pytest.raises(ArgumentError, match="one length"):
         SemiMarkov(torch.zeros(2, 3, 2, 2, 2), torch.tensor([3, 2])).enumerate_support()
     with pytest.raises(ArgumentError, match="more than ten million"):
         SemiMarkov(torch.zeros(40, 2, 2, 2)).enumerate_support()

@@ -120,9 +120,9 @@ class TreeSuite(DistributionSuite):
                 d.parts(wrong)
 
     def test_enumerate_support_refuses_what_it_cannot_do(self):
-        with pytest.raises(ArgumentError, match="full length"):
+        with pytest.raises(ArgumentError, match="one length"):
             self.make(self.ragged()).enumerate_support()
-        with pytest.raises(ArgumentError, match="more than"):
+        with pytest.raises(ArgumentError, match="at most 1000000"):
             self.make(self.case(seeded(), (), 20, 2)).enumerate_support()
 
     def test_large_against_the_reference(self):

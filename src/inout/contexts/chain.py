@@ -12,20 +12,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from inout._core.checks import at_least
-from inout._core.errors import ArgumentError, ForestError
+from inout._core.errors import ArgumentError
 from inout.contexts.chain_lattice import ChainEdges, ChainLattice
 from inout.contexts.context_set import Context, ContextSet
 from inout.distributions.arguments import (
+    Lengths,
     broadcasts,
-    checked_labels,
     checked_lengths,
     is_integer,
     of_one_dtype,
-    random_seed,
     refuse_bad_values,
     refuse_non_floats,
+    refuse_non_tensors,
 )
 from inout.distributions.base import Potentials, StructuredDistribution
+from inout.distributions.labels import LabelSequence
 from inout.forest import Forest
 from inout.kernels.forest import kbest as best_kernel
 from inout.kernels.forest import op
@@ -39,7 +40,7 @@ NAME = "log_potentials"
 Score = Callable[[int, Context, int], float | Tensor]
 
 
-class ContextChain(StructuredDistribution):
+class ContextChain(LabelSequence):
     """Labels of a sequence, each scored after what its context remembers of those before it.
 
     `log_potentials` [*b n c s]: entry [i, k, y] is the score of label y at position i after
@@ -49,7 +50,7 @@ class ContextChain(StructuredDistribution):
 
     Padding, which never influences anything, whatever it holds: positions beyond `lengths` [*b],
     contexts that no labels lead to, and successors of the last label. -inf is allowed. Events are
-    labels [*b n], of which those beyond an element's length do not count.
+    labels [*b n]: decoding gives -1 beyond an element's length, scoring ignores what is there.
 
     Everything is computed on the lattice of contexts, as a forest with an edge for each possible
     (position, context, label): log Z and its gradient cost O(b n c s). Potentials in half
@@ -71,10 +72,11 @@ class ContextChain(StructuredDistribution):
         self,
         log_potentials: Float[Tensor, "*b n c s"],
         successors: Int[Tensor, "*#b #n c s"],
-        lengths: Int[Tensor, "*b"] | None = None,
+        lengths: Lengths | None = None,
         *,
         tier: str | None = None,
     ) -> None:
+        refuse_non_tensors(log_potentials=log_potentials, successors=successors)
         shape = log_potentials.shape
         if len(shape) < 3 or 0 in shape[-2:]:
             raise ArgumentError(
@@ -237,10 +239,6 @@ class ContextChain(StructuredDistribution):
         total = (mass * torch.where(mass == 0, 0.0, sizes.to(mass))).sum((-1, -2))
         return total / self.lengths.clamp(min=1)
 
-    def _checked_labels(self, event: Tensor) -> Tensor:
-        """Labels [*s *b n] with 0 beyond each element's length."""
-        return checked_labels(event, self.batch_shape, self._real, self.size[-1])
-
     def contexts_of(self, event: Int[Tensor, "*e n"]) -> Int[Tensor, "*sb n"]:
         """The number of the context that each label of an event follows, 0 in the padding."""
         return self._walk(self._checked_labels(event)).where(self._real, 0)
@@ -280,11 +278,6 @@ class ContextChain(StructuredDistribution):
         weights: NDArray[np.float64] = self._item_weights(self.potentials).detach().cpu().numpy()
         return weights
 
-    def _labels(self, labels: NDArray[np.int64]) -> Tensor:
-        """Decoded labels [... b n] in the batch's shape."""
-        shape = labels.shape[:-2] + self.batch_shape + self.event_shape
-        return torch.from_numpy(labels).to(self.lengths.device).reshape(shape)
-
     @property
     def mode(self) -> Int[Tensor, "*b n"]:
         """The most probable labels (Viterbi), 0 where none are possible. O(b n c s).
@@ -292,69 +285,41 @@ class ContextChain(StructuredDistribution):
         Ties go, from the last position, to the smaller number of the context before it, then to
         the smaller label.
         """
-        return self._k_best(1)[0][0]
+        return self._events(self._k_best(1)[0][0])
 
-    def topk(self, k: int) -> tuple[Int[Tensor, "k *b n"], Float[Tensor, " k *b"]]:
-        """The k most probable labellings, best first, and their log-probabilities [k *b].
-
-        Where an element has fewer than k, the rest is 0 with log-probability -inf. The
-        log-probabilities are differentiable. O(b n (c s + k log k)).
-        """
-        events, missing = self._k_best(at_least("k", k, 1))
-        return events, torch.where(missing, -torch.inf, self.log_prob(events))
-
-    def _k_best(self, k: int) -> tuple[Int[Tensor, "k *b n"], Bool[Tensor, " k *b"]]:
-        """The k best labellings, and which of them are missing."""
+    def _k_best(self, k: int) -> tuple[Int[Tensor, "k b n"], Float[Tensor, "k b"]]:
+        """O(b n (c s + k log k)); 0 where there are fewer."""
         lattice, weights = self._lattice, self._numpy_weights()
         structure = lattice.arrays.structure
         best = best_kernel.viterbi(*structure, weights)
         b, n, _, _ = self.size
         labels = np.zeros((k, b, n), np.int64)
-        missing = np.ones((k, b), np.bool_)
+        scores = np.full((k, b), -np.inf)
         for element, goal in enumerate(lattice.arrays.goals.tolist()):
-            _, offsets, edges = best_kernel.kbest(*structure, weights, *best, goal, k)
+            own_scores, offsets, edges = best_kernel.kbest(*structure, weights, *best, goal, k)
             length = int(lattice.lengths[element])
             own = edges[offsets[:-1, None] + np.arange(length)]
             labels[: len(own), element, :length] = lattice.labels_of(own)
-            missing[: len(own), element] = False
-        events = self._labels(labels)
-        return events, torch.from_numpy(missing).to(events.device).reshape(k, *self.batch_shape)
+            scores[: len(own), element] = own_scores
+        device = self.lengths.device
+        return torch.from_numpy(labels).to(device), torch.from_numpy(scores).to(device)
 
-    def _sample(self, count: int, generator: torch.Generator) -> Int[Tensor, "m *b n"]:
-        seed = random_seed(generator)
-        if count > 0 and bool((self.log_partition() == -torch.inf).any()):
-            raise ForestError("an element of the batch has no possible labelling to sample")
+    def _draw(self, count: int, seed: int) -> tuple[Int[Tensor, "m b n"], Bool[Tensor, " b"]]:
+        b, n, _, _ = self.size
+        possible = (self.log_partition() > -torch.inf).reshape(b)
+        labels = np.zeros((b, count, n), np.int64)
+        if count == 0 or not bool(possible.all()):
+            return torch.from_numpy(labels.swapaxes(0, 1)).to(self.lengths.device), possible
         arrays = self._lattice.arrays
         shares = op.edge_probabilities(arrays, torch.from_numpy(self._numpy_weights()), "cpu")
         tables = sampling_kernel.alias_tables(arrays.edge_offsets, shares.numpy())
         roots = np.tile(arrays.goals, count)
         offsets, edges = sampling_kernel.sample(*arrays.structure, *tables, roots, seed)
-        b, n, _, _ = self.size
-        labels = np.zeros((b, count, n), np.int64)
         for element, length in enumerate(self._lattice.lengths.tolist()):
             firsts = offsets[element : count * b : b, None]
             own = edges[firsts + np.arange(length)]
             labels[element, :, :length] = self._lattice.labels_of(own)
-        return self._labels(labels.swapaxes(0, 1).copy())
-
-    def min_risk(self) -> Int[Tensor, "*b n"]:
-        """The labels with the least expected Hamming loss: each position's likeliest label.
-
-        Costs as much as the marginals; 0 where no labelling is possible.
-        """
-        with torch.no_grad():
-            return self.label_marginals().argmax(-1).where(self._real, 0)
-
-    def enumerate_support(self, expand: bool = True) -> Int[Tensor, "m *b n"]:
-        """All labellings [s**n *b n], in lexicographic order; for elements of full length only."""
-        _, n, _, s = self.size
-        if bool((self.lengths != n).any()):
-            raise ArgumentError("enumerate_support needs all elements to have the full length")
-        if n * np.log(s) > np.log(1e7):
-            raise ArgumentError(f"there are {s}**{n} labellings, more than ten million")
-        labels = torch.tensor(list(product(range(s), repeat=n)), dtype=torch.long)
-        events = labels.reshape(-1, *(1,) * len(self.batch_shape), n).to(self.lengths.device)
-        return events.expand(-1, *self.batch_shape, n) if expand else events
+        return torch.from_numpy(labels.swapaxes(0, 1)).to(self.lengths.device), possible
 
     def _generating(
         self, lanes: Lanes, values: dict[str, Tensor], shift: float

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
-from inout.forest import Item
 from inout.forest.assembly import assemble
-from inout.forest.labels import LazyLabels
+from inout.forest.labels import BlockLabels
 from inout.kernels.forest.arrays import ForestArrays
 from inout.kernels.lattice.op import Lattice
 
@@ -74,8 +73,8 @@ class ChainLattice:
             raise ArgumentError(f"a chain must have less than 2^31 potentials. Got {list(size)}")
         self.lengths: NDArray[np.int64] = lengths.reshape(b).cpu().numpy()
         table: NDArray[np.int64] = successors.reshape(-1).cpu().numpy()
-        names = _Names(size)
-        goals = names.first_goal + np.arange(b)
+        names = BlockLabels({"log_potentials": size, "alpha": (b, n, c), "goal": (b,)})
+        goals = names.numbers("goal")
         fields = assemble(*self._edges(table, goals), {}, np.arange(b * n * c * s), goals, names)
         self.arrays: ForestArrays = fields["arrays"]
         self.names: Sequence[Hashable] = fields["labels"]
@@ -136,24 +135,3 @@ class ChainLattice:
     def labels_of(self, edges: NDArray[np.int64]) -> NDArray[np.int64]:
         """Labels [m n] of derivations given as their edges [m n]."""
         return self._edge_labels[edges[:, ::-1]]
-
-
-class _Names(LazyLabels):
-    """Names of a lattice's items, numbered axioms, alphas, goals."""
-
-    def __init__(self, size: tuple[int, int, int, int]) -> None:
-        b, n, c, s = self.size = size
-        self.num_axioms = b * n * c * s
-        self.first_goal = self.num_axioms + b * n * c
-
-    def __len__(self) -> int:
-        return self.first_goal + self.size[0]
-
-    def label(self, index: int) -> Hashable:
-        """The part, or the state alpha(element, position, context), or the goal."""
-        if index >= self.first_goal:
-            return Item("goal", (index - self.first_goal,))
-        is_axiom = index < self.num_axioms
-        shape: tuple[int, ...] = self.size if is_axiom else self.size[:3]
-        place = np.unravel_index(index if is_axiom else index - self.num_axioms, shape)
-        return Item("log_potentials" if is_axiom else "alpha", tuple(int(x) for x in place))

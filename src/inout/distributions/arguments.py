@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
+
+Lengths = Int[Tensor, "*b"] | Sequence[Any] | int  # a number of positions for each element
 
 
 def broadcasts(shape: torch.Size, wanted: Sequence[int]) -> bool:
@@ -22,6 +25,16 @@ def broadcasts(shape: torch.Size, wanted: Sequence[int]) -> bool:
 def is_integer(x: Tensor) -> bool:
     """Whether a tensor holds integers."""
     return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
+
+
+def refuse_non_tensors(**arguments: Any) -> None:
+    """Raise unless all arguments are tensors, or None."""
+    for name, value in arguments.items():
+        if value is not None and not isinstance(value, Tensor):
+            kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+            raise ArgumentError(
+                f"{name} must be a tensor. Got a {kind}; torch.as_tensor({name}) makes one of it"
+            )
 
 
 def refuse_non_floats(name: str, potential: Tensor) -> None:
@@ -46,13 +59,18 @@ def refuse_bad_values(name: str, potential: Tensor, used: Tensor | None = None) 
 
 
 def checked_lengths(
-    lengths: Tensor | None, batch_shape: torch.Size, n: int, device: torch.device
+    lengths: Any, batch_shape: torch.Size, n: int, device: torch.device
 ) -> Int[Tensor, "*b"]:
-    """The lengths as 64-bit integers; all n if None."""
+    """The lengths, a tensor or a list, as 64-bit integers; all n if None."""
     if lengths is None:
         return torch.full(batch_shape, n, device=device)
+    if isinstance(lengths, int | list | tuple):
+        lengths = _as_tensor(lengths)
     if not isinstance(lengths, Tensor):
-        raise ArgumentError(f"lengths must be a tensor of integers. Got {lengths!r}")
+        raise ArgumentError(
+            f"lengths must be a tensor or a list of integers {list(batch_shape)}. "
+            f"Got {lengths!r:.80}"
+        )
     if lengths.shape != batch_shape or not is_integer(lengths):
         raise ArgumentError(
             f"lengths must be integers {list(batch_shape)}. "
@@ -60,29 +78,37 @@ def checked_lengths(
         )
     if bool(((lengths < 0) | (lengths > n)).any()):
         raise ArgumentError(f"lengths must be in 0..{n}. Got {lengths.tolist()}")
-    return lengths.to(device, torch.long, copy=True)  # what happens to the caller's does not matter
+    return lengths.to(device, torch.long, copy=True)  # the caller may change theirs later
 
 
-def refuse_other_shapes(name: str, event: Tensor, wanted: list[int]) -> None:
-    """Raise unless these are integers [*s *wanted], which may be broadcast but for the last one."""
+def _as_tensor(lengths: Any) -> Any:
+    """A tensor of what a list holds, or the list where that cannot be one."""
+    try:
+        found = torch.tensor(lengths)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        return lengths
+    return found if found.numel() else found.long()  # of an empty list torch makes floats
+
+
+def refuse_misfits(name: str, event: Any, wanted: list[int], fixed: int = 1) -> None:
+    """Raise unless these are integers [*s *wanted], where all but the last `fixed` may expand."""
+    refuse_non_tensors(**{name: event})
     samples = event.shape[: max(event.ndim - len(wanted), 0)]
-    fits = event.shape[-1:] == (wanted[-1],) and broadcasts(event.shape, [*samples, *wanted])
-    if not fits or not is_integer(event):
+    fits = list(event.shape[-fixed:]) == wanted[-fixed:]
+    if not (fits and broadcasts(event.shape, [*samples, *wanted]) and is_integer(event)):
         raise ArgumentError(
             f"{name} must be integers [..., {', '.join(map(str, wanted))}]. "
             f"Got {event.dtype} {list(event.shape)}"
         )
 
 
-def checked_labels(event: Tensor, batch_shape: torch.Size, real: Tensor, labels: int) -> Tensor:
-    """Labels [*s *b n] with 0 where `real` [*b n] says that they are beyond an element's length."""
-    refuse_other_shapes("labels", event, [*batch_shape, real.shape[-1]])
-    found = torch.where(real, event, 0).long()
-    if found.numel() and not (int(found.min()) >= 0 and int(found.max()) < labels):
+def checked_range(name: str, values: Tensor, lowest: int, end: int) -> Tensor:
+    """The values, refused unless all are in lowest..end-1."""
+    if values.numel() and not (int(values.min()) >= lowest and int(values.max()) < end):
         raise ArgumentError(
-            f"labels must be in 0..{labels - 1}. Got {int(found.min())}..{int(found.max())}"
+            f"{name} must be in {lowest}..{end - 1}. Got {int(values.min())}..{int(values.max())}"
         )
-    return found
+    return values
 
 
 def of_one_dtype(potentials: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -91,9 +117,3 @@ def of_one_dtype(potentials: dict[str, Tensor]) -> dict[str, Tensor]:
     for potential in potentials.values():
         dtype = torch.promote_types(dtype, potential.dtype)
     return {name: potential.to(dtype) for name, potential in potentials.items()}
-
-
-def random_seed(generator: torch.Generator) -> int:
-    """64 bits from the generator."""
-    bits = torch.randint(-(2**63), 2**63 - 1, (), generator=generator, device=generator.device)
-    return int(bits) % 2**64

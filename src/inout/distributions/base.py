@@ -13,9 +13,12 @@ from torch import Tensor
 from torch.distributions import Distribution
 from torch.distributions.kl import register_kl
 
-from inout._core.errors import ArgumentError
+from inout._core.checks import at_least
+from inout._core.errors import ArgumentError, ForestError
+from inout._core.randomness import random_seed
+from inout._core.tracing import untraced
 from inout.distributions import generating
-from inout.distributions.arguments import broadcasts
+from inout.distributions.arguments import broadcasts, refuse_non_tensors
 from inout.distributions.generating import Functions
 from inout.forest import Forest
 from inout.series import Histogram, Lanes, Moments, as_lists, histogram, moments
@@ -23,21 +26,28 @@ from inout.series import Histogram, Lanes, Moments, as_lists, histogram, moments
 Potentials = dict[str, Tensor]
 
 
+@untraced
 class StructuredDistribution(Distribution):
     """A distribution p(event) = exp(score(event)) / Z with an inside algorithm for log Z.
 
     The score is the sum of the log-potentials of the event's parts. A family supplies its
-    `potentials` by name, `_log_partition` as a function of them, and how events are encoded
-    (`_score`, `parts`) and decoded (`mode`, `topk`, `_sample`). All the rest is here.
+    `potentials` by name, `_log_partition` as a function of them, how events are read (`_score`,
+    `parts`) and how they are found (`mode`, `_k_best`, `_draw`). All the rest is here.
 
-    An element of the batch that has no possible event has log Z = -inf with gradient 0, and
-    log-probability -inf for every event; only sampling from it is an error.
+    Events are integers. Beyond an element's length they hold -1 when decoded, and may hold
+    anything when scored. An element without any possible event has log Z = -inf with gradient 0,
+    and log-probability -inf for every event; only sampling from it is an error.
     """
 
     arg_constraints: ClassVar[dict[str, Any]] = {}
     has_enumerate_support = True
     potentials: Potentials
     lengths: Int[Tensor, "*b"]
+    event_name: ClassVar[str] = "event"
+    most_events: ClassVar[int] = 10**7  # that `enumerate_support` lists
+
+    def __init_subclass__(cls) -> None:
+        untraced(cls)
 
     @property
     def _real(self) -> Bool[Tensor, "*b n"]:
@@ -68,12 +78,12 @@ class StructuredDistribution(Distribution):
         """The most probable event."""
 
     @abstractmethod
-    def topk(self, k: int) -> tuple[Tensor, Float[Tensor, " k *b"]]:
-        """The k most probable events [k *b ...] and their log-probabilities [k *b]."""
+    def _k_best(self, k: int) -> tuple[Tensor, Float[Tensor, "k b"]]:
+        """The k best events [k b ...] and their scores, -inf where there are fewer."""
 
     @abstractmethod
-    def _sample(self, count: int, generator: torch.Generator) -> Tensor:
-        """`count` independent events [count *b ...]."""
+    def _draw(self, count: int, seed: int) -> tuple[Tensor, Bool[Tensor, " b"]]:
+        """`count` independent events [count b ...], and which elements have any."""
 
     @abstractmethod
     def min_risk(self) -> Tensor:
@@ -102,6 +112,78 @@ class StructuredDistribution(Distribution):
         """Log-probability of an event [*s *b ...], score - log Z; differentiable."""
         log_z = self.log_partition()
         return torch.where(log_z == -torch.inf, -torch.inf, self._score(event) - log_z)
+
+    @property
+    def _real(self) -> Bool[Tensor, "*b n"]:
+        """Which positions are within their element's length."""
+        positions = torch.arange(self.event_shape[0], device=self.lengths.device)
+        return positions < self.lengths[..., None]
+
+    def _events(self, found: Int[Tensor, ...]) -> Int[Tensor, ...]:
+        """Decoded events [... b ...] in the batch's shape, with -1 in the padding."""
+        leading = found.shape[: found.ndim - 1 - len(self.event_shape)]
+        events = found.reshape(leading + self.batch_shape + self.event_shape)
+        real = self._real
+        for _ in self.event_shape[1:]:
+            real = real[..., None] & real[..., None, :]
+        return events.where(real, -1)
+
+    def topk(self, k: int) -> tuple[Int[Tensor, ...], Float[Tensor, " k *b"]]:
+        """The k most probable events [k *b ...], best first, and their log-probabilities [k *b].
+
+        Where an element has fewer than k, the rest has log-probability -inf. The
+        log-probabilities are differentiable.
+        """
+        k = at_least("k", k, 1)
+        with torch.no_grad():
+            found, scores = self._k_best(k)
+        events = self._events(found)
+        missing = scores.reshape(k, *self.batch_shape) == -torch.inf
+        return events, torch.where(missing, -torch.inf, self.log_prob(events))
+
+    def sample(  # type: ignore[override]  # torch's has no generator
+        self,
+        sample_shape: torch.Size | tuple[int, ...] = (),
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Int[Tensor, ...]:
+        """Independent events [*sample_shape *b ...].
+
+        `generator` makes them reproducible, on any number of threads; without it they come from
+        torch's default generator, which `torch.manual_seed` sets.
+        """
+        shape = torch.Size(sample_shape)
+        seed, count = random_seed(generator), shape.numel()
+        with torch.no_grad():
+            found, possible = self._draw(count, seed)
+        if count > 0 and not bool(possible.all()):
+            raise ForestError(
+                f"an element of the batch has no possible {self.event_name} to sample"
+            )
+        return self._events(found).reshape(shape + self.batch_shape + self.event_shape)
+
+    def _one_length(self) -> int:
+        """The length of all elements, which `enumerate_support` needs to be the same."""
+        lengths = sorted(set(self.lengths.reshape(-1).tolist()))
+        if len(lengths) > 1:
+            raise ArgumentError(
+                f"enumerate_support needs elements of one length. Got the lengths {lengths}"
+            )
+        return int(lengths[0]) if lengths else self.event_shape[0]
+
+    def _refuse_many(self, count: int) -> None:
+        if count > self.most_events:
+            raise ArgumentError(
+                f"enumerate_support lists at most {self.most_events} events. There are {count}"
+            )
+
+    def _support(self, events: Int[Tensor, "m ..."], expand: bool) -> Int[Tensor, "m ..."]:
+        """Events [m ...] of one length as [m *b ...], or with sizes of 1 for the batch."""
+        short = self.event_shape[0] - events.shape[-1]
+        events = torch.nn.functional.pad(events, (0, short) * len(self.event_shape), value=-1)
+        events = events.reshape(-1, *(1,) * len(self.batch_shape), *self.event_shape)
+        events = events.to(self.lengths.device)
+        return events.expand(-1, *self.batch_shape, *self.event_shape) if expand else events
 
     def _expanded(self) -> Potentials:
         """Potentials with one copy (a view) for each batch element."""
@@ -318,6 +400,7 @@ class StructuredDistribution(Distribution):
                 f"there are {sorted(self.potentials)}"
             )
         for name, values in f.items():
+            refuse_non_tensors(**{f"{argument}[{name!r}]": values})
             wanted = self.batch_shape + self._part_shapes[name]
             if not broadcasts(values.shape, wanted):
                 raise ArgumentError(
@@ -337,18 +420,6 @@ class StructuredDistribution(Distribution):
             terms = weight * torch.where(weight == 0, 0.0, value)
             total = total + terms.flatten(len(self.batch_shape)).sum(-1)
         return total
-
-    def sample(  # type: ignore[override]  # the generator is no option: randomness is explicit
-        self, sample_shape: torch.Size | tuple[int, ...] = (), *, generator: torch.Generator
-    ) -> Tensor:
-        """Independent events [*sample_shape *b ...].
-
-        They depend on the state of `generator` alone, not on the number of threads.
-        """
-        shape = torch.Size(sample_shape)
-        with torch.no_grad():
-            events = self._sample(shape.numel(), generator)
-        return events.reshape(shape + events.shape[1:])
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{n}: {list(p.shape)}" for n, p in self.potentials.items())

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from itertools import product
+from collections.abc import Iterable
 
 import numpy as np
 import torch
-from jaxtyping import Float, Inexact, Int
+from jaxtyping import Bool, Float, Inexact, Int
 from torch import Tensor
 
-from inout._core.checks import at_least
-from inout._core.errors import ArgumentError, ForestError
+from inout._core.errors import ArgumentError
 from inout.distributions.arguments import (
+    Lengths,
     broadcasts,
-    checked_labels,
     checked_lengths,
+    checked_range,
     is_integer,
     of_one_dtype,
-    random_seed,
     refuse_bad_values,
     refuse_non_floats,
+    refuse_non_tensors,
 )
-from inout.distributions.base import Potentials, StructuredDistribution
-from inout.forest import Forest, Item
-from inout.forest.assembly import assemble
-from inout.forest.labels import LazyLabels
+from inout.distributions.base import Potentials
+from inout.distributions.charts import Group, chart_forest
+from inout.distributions.labels import LabelSequence
+from inout.forest import Forest
+from inout.forest.labels import BlockLabels
 from inout.kernels.chain import op
 from inout.kernels.chain.generating import generating_function
 from inout.kernels.chain.reference import reference_log_partition
@@ -33,12 +33,13 @@ from inout.kernels.tiers import choose_tier
 from inout.series import Lanes
 
 
-class LinearChain(StructuredDistribution):
+class LinearChain(LabelSequence):
     """Labels y of a sequence, p(y) proportional to exp(start + emissions + transitions + end).
 
     `emissions` [*b n s]; `transitions` [s s], the same everywhere, or [*b n-1 s s], previous
-    label first; `start` and `end` [s] or [*b s]; `lengths` [*b]. Events are labels [*b n], of
-    which those beyond an element's length do not count. Log-potentials, -inf allowed.
+    label first; `start` and `end` [s] or [*b s]; `lengths` [*b], a tensor or a list. Events are
+    labels [*b n]: decoding gives -1 beyond an element's length, and scoring ignores what is
+    there. Log-potentials, -inf allowed.
 
     log Z and its gradient cost O(b n s²) time, and memory O(b n s) besides the potentials and
     their gradients. Potentials in half precision are computed in float32. `tier="reference"`
@@ -66,10 +67,11 @@ class LinearChain(StructuredDistribution):
         transitions: Float[Tensor, " ..."],
         start: Float[Tensor, "*#b s"] | None = None,
         end: Float[Tensor, "*#b s"] | None = None,
-        lengths: Int[Tensor, "*b"] | None = None,
+        lengths: Lengths | None = None,
         *,
         tier: str | None = None,
     ) -> None:
+        refuse_non_tensors(emissions=emissions, transitions=transitions, start=start, end=end)
         if emissions.ndim < 2 or emissions.shape[-1] == 0:
             raise ArgumentError(
                 f"emissions must be [*b n s] with at least one label. Got {list(emissions.shape)}"
@@ -186,10 +188,6 @@ class LinearChain(StructuredDistribution):
             self._refuse_bad_values(self.potentials)
         self._values_checked = True
 
-    def _checked_labels(self, event: Tensor) -> Tensor:
-        """Labels [*s *b n] with 0 beyond each element's length."""
-        return checked_labels(event, self.batch_shape, self._real, self.size[-1])
-
     def _score(self, event: Int[Tensor, "*e n"]) -> Float[Tensor, "*sb"]:
         labels, real = self._checked_labels(event), self._real
         _, n, s = self.size
@@ -236,57 +234,26 @@ class LinearChain(StructuredDistribution):
         }
         return {name: parts[name] for name in self.potentials}
 
-    def _labels(self, labels: Tensor) -> Tensor:
-        """Decoded labels [... b n] in the batch's shape, 0 beyond the lengths."""
-        shaped = labels.reshape(labels.shape[:-2] + self.batch_shape + self.event_shape)
-        return shaped.where(self._real, 0)
-
     @property
     def mode(self) -> Int[Tensor, "*b n"]:
         """The most probable labels (Viterbi), 0 where none are possible; O(b n s²).
 
         Ties go to smaller labels, the last position first.
         """
-        return self._labels(op.best_labels(*self._checked_flat()))
+        return self._events(op.best_labels(*self._checked_flat()))
 
-    def topk(self, k: int) -> tuple[Int[Tensor, "k *b n"], Float[Tensor, " k *b"]]:
-        """The k most probable labellings, best first, and their log-probabilities [k *b].
+    def _k_best(self, k: int) -> tuple[Int[Tensor, "k b n"], Float[Tensor, "k b"]]:
+        """O(k b n s²) time, O(k n s) memory for each thread; 0 where there are fewer."""
+        return op.k_best_labels(*self._checked_flat(), k)
 
-        Where an element has fewer than k, the rest is 0 with log-probability -inf. The
-        log-probabilities are differentiable. O(k b n s²) time, O(k n s) memory for each thread.
-        """
-        k = at_least("k", k, 1)
-        flat_labels, scores = op.k_best_labels(*self._checked_flat(), k)
-        labels = self._labels(flat_labels)
-        missing = scores.reshape(k, *self.batch_shape) == -torch.inf
-        return labels, torch.where(missing, -torch.inf, self.log_prob(labels))
+    def _draw(self, count: int, seed: int) -> tuple[Int[Tensor, "m b n"], Bool[Tensor, " b"]]:
+        labels = op.sample_labels(*self._checked_flat(), count, seed)
+        impossible = (labels < 0).any(0) & self._real.reshape(labels.shape[1:])
+        return labels, ~impossible.any(-1)
 
-    def _sample(self, count: int, generator: torch.Generator) -> Int[Tensor, "m *b n"]:
-        seed = random_seed(generator)
-        labels = self._labels(op.sample_labels(*self._checked_flat(), count, seed))
-        if bool((labels < 0).any()):
-            raise ForestError("an element of the batch has no possible labelling to sample")
-        return labels
-
-    def min_risk(self) -> Int[Tensor, "*b n"]:
-        """The labels with the least expected Hamming loss: each position's likeliest label.
-
-        Costs as much as the marginals; 0 where no labelling is possible.
-        """
-        with torch.no_grad():
-            labels = self.marginals()["emissions"].argmax(-1)
-        return labels.where(self._real, 0)
-
-    def enumerate_support(self, expand: bool = True) -> Int[Tensor, "m *b n"]:
-        """All labellings [s**n *b n], in lexicographic order; for elements of full length only."""
-        _, n, s = self.size
-        if bool((self.lengths != n).any()):
-            raise ArgumentError("enumerate_support needs all elements to have the full length")
-        if n * np.log(max(s, 1)) > np.log(1e7):
-            raise ArgumentError(f"there are {s}**{n} labellings, more than ten million")
-        labels = torch.tensor(list(product(range(s), repeat=n)), dtype=torch.long)
-        events = labels.reshape(-1, *(1,) * len(self.batch_shape), n).to(self.lengths.device)
-        return events.expand(-1, *self.batch_shape, n) if expand else events
+    def label_marginals(self) -> Float[Tensor, "*b n s"]:
+        """Probability of every label at every position; differentiable."""
+        return self.marginals("emissions")["emissions"]
 
     def _generating(
         self, lanes: Lanes, values: dict[str, Tensor], shift: float
@@ -324,76 +291,34 @@ class LinearChain(StructuredDistribution):
         back to them.
         """
         self._checked_flat()
-        relations = {name: p.reshape(-1) for name, p in self._expanded().items()}
-        builder = _Trellis(self, {name: len(rows) for name, rows in relations.items()})
-        fields = assemble(*builder.edges(), relations, *builder.rest())
-        return Forest(**fields, single_goal=not self.batch_shape)
+        expanded = self._expanded()
+        b, n, s = self.size
+        shapes = {name: (b, *self._part_shapes[name]) for name in expanded}
+        items = BlockLabels(shapes | {"alpha": (b, n, s), "goal": (b,)})
+        return chart_forest(expanded, items, self._edges(items), batched=bool(self.batch_shape))
 
-
-class _Trellis(LazyLabels):
-    """Edges and labels of a chain's forest; items are numbered axioms, alphas, goals."""
-
-    def __init__(self, chain: LinearChain, rows: dict[str, int]) -> None:
-        self.chain, self.rows = chain, rows
-        self.firsts = dict(zip(rows, np.cumsum([0, *rows.values()]), strict=False))
-        self.num_axioms = sum(rows.values())
-        b, n, s = chain.size
-        self.first_goal = self.num_axioms + b * n * s
-
-    def __len__(self) -> int:
-        return self.first_goal + self.chain.size[0]
-
-    def label(self, index: int) -> Hashable:
-        """The part, or the state alpha(element, position, label), or the goal."""
-        b, n, s = self.chain.size
-        if index >= self.first_goal:
-            return Item("goal", (index - self.first_goal,))
-        if index >= self.num_axioms:
-            place = np.unravel_index(index - self.num_axioms, (b, n, s))
-            return Item("alpha", tuple(int(x) for x in place))
-        name = [n for n, first in self.firsts.items() if first <= index and self.rows[n]][-1]
-        shape = (b, *self.chain._part_shapes[name])
-        place = np.unravel_index(index - self.firsts[name], shape)
-        return Item(name, tuple(int(x) for x in place))
-
-    def edges(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(heads, tail_offsets, tails) of all edges."""
-        b, n, s = self.chain.size
-        lengths = self.chain.lengths.reshape(-1).cpu().numpy()
-        alphas = self.num_axioms + np.arange(b * n * s).reshape(b, n, s)
-        part = {
-            name: self.firsts[name] + np.arange(rows).reshape(b, *self.chain._part_shapes[name])
-            for name, rows in self.rows.items()
-        }
-        groups: list[tuple[np.ndarray, list[np.ndarray]]] = []
-        for k in range(b):
-            length = int(lengths[k])
-            goal = np.array([self.first_goal + k])
+    def _edges(self, items: BlockLabels) -> list[Group]:
+        """alpha(element, position, label): the labels up to a position, ending with this one."""
+        b, _, s = self.size
+        part = {name: items.numbers(name) for name in self.potentials}
+        alphas, goals = items.numbers("alpha"), items.numbers("goal")[:, None]
+        groups: list[Group] = []
+        for k, length in enumerate(self.lengths.reshape(b).tolist()):
             if length == 0:
-                groups.append((goal, []))
+                groups.append((goals[k], []))
                 continue
             start = [part["start"][k]] if "start" in part else []
             groups.append((alphas[k, 0], [*start, part["emissions"][k, 0]]))
             for t in range(1, length):
                 pairs = part["transitions"][k]
-                block = pairs if self.chain.stationary else pairs[t - 1]
+                block = pairs if self.stationary else pairs[t - 1]
                 before = np.repeat(alphas[k, t - 1], s)
                 after = np.tile(alphas[k, t], s)
                 emitted = np.tile(part["emissions"][k, t], s)
                 groups.append((after, [before, block.reshape(-1), emitted]))
             end = [part["end"][k]] if "end" in part else []
-            groups.append((np.repeat(goal, s), [alphas[k, length - 1], *end]))
-        none = np.empty(0, int)  # for a batch without elements
-        heads = np.concatenate([none, *(h for h, _ in groups)]).astype(np.int32)
-        arity = np.concatenate([none, *(np.full(len(h), len(t)) for h, t in groups)])
-        tails = [np.stack(t, axis=1).reshape(-1) for _, t in groups if t]
-        offsets = np.concatenate([[0], np.cumsum(arity)]).astype(np.int64)
-        return heads, offsets, np.concatenate([none, *tails]).astype(np.int32)
-
-    def rest(self) -> tuple[np.ndarray, np.ndarray, _Trellis]:
-        """(axiom rows, goals, labels)."""
-        goals = self.first_goal + np.arange(self.chain.size[0])
-        return np.arange(self.num_axioms), goals, self
+            groups.append((np.repeat(goals[k], s), [alphas[k, length - 1], *end]))
+        return groups
 
 
 def _shaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -430,10 +355,13 @@ class HMM(LinearChain):
         transition: Float[Tensor, "s s"],
         emission: Float[Tensor, "s v"],
         observations: Int[Tensor, "*b n"],
-        lengths: Int[Tensor, "*b"] | None = None,
+        lengths: Lengths | None = None,
         *,
         tier: str | None = None,
     ) -> None:
+        refuse_non_tensors(
+            initial=initial, transition=transition, emission=emission, observations=observations
+        )
         if emission.ndim != 2 or 0 in emission.shape:
             raise ArgumentError(f"emission must be [s v]. Got {list(emission.shape)}")
         s, v = emission.shape
@@ -455,12 +383,7 @@ class HMM(LinearChain):
         *batch_shape, n = observations.shape
         lengths = checked_lengths(lengths, torch.Size(batch_shape), n, observations.device)
         inside = torch.arange(n, device=lengths.device) < lengths[..., None]
-        symbols = observations.where(inside, 0).long()
-        if symbols.numel() and not (int(symbols.min()) >= 0 and int(symbols.max()) < v):
-            raise ArgumentError(
-                f"observations must be in 0..{v - 1}. "
-                f"Got {int(symbols.min())}..{int(symbols.max())}"
-            )
+        symbols = checked_range("observations", observations.where(inside, 0).long(), 0, v)
         self.initial, self.transition, self.emission = initial, transition, emission
         self.observations = observations
         emissions = torch.nn.functional.embedding(symbols, emission.T.contiguous())

@@ -11,7 +11,7 @@ from jaxtyping import Inexact
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
-from inout.distributions.arguments import broadcasts
+from inout.distributions.arguments import broadcasts, refuse_non_tensors
 from inout.semirings import Jet
 from inout.series import Generating, Lanes
 from inout.series.generating import Function
@@ -56,6 +56,7 @@ def _checked(
     checked = {}
     for name, marginals in used.items():
         values = f.get(name, torch.zeros((), device=marginals.device))
+        refuse_non_tensors(**{f"function {k}[{name!r}]": values})
         values = values.to_dense() if values.is_sparse else values
         wanted, own = marginals.shape, len(d._part_shapes[name])
         if not broadcasts(values.shape, wanted):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
 import numpy as np
 import torch
 from jaxtyping import Float, Inexact, Int
@@ -11,20 +9,17 @@ from torch import Tensor
 
 from inout._core.errors import ArgumentError
 from inout.distributions.arguments import (
+    Lengths,
     broadcasts,
     of_one_dtype,
-    random_seed,
     refuse_bad_values,
+    refuse_non_tensors,
 )
 from inout.distributions.base import Potentials
-from inout.distributions.span_tree import catalan, pack_edges, split_places
-from inout.distributions.trees import (
-    TreeDistribution,
-    unrelated_zero,
-)
-from inout.forest import Forest, Item
-from inout.forest.assembly import assemble
-from inout.forest.labels import LazyLabels
+from inout.distributions.charts import Group, chart_forest
+from inout.distributions.trees import TreeDistribution, split_places, unrelated_zero
+from inout.forest import Forest
+from inout.forest.labels import BlockLabels
 from inout.kernels.pcfg import op
 from inout.kernels.pcfg.generating import generating_function
 from inout.kernels.pcfg.reference import reference_grammar_log_partition
@@ -63,10 +58,11 @@ class PCFG(TreeDistribution):
         root: Float[Tensor, "*#b nt"],
         rules: Float[Tensor, "*#b nt s s"],
         preterminals: Float[Tensor, "*b n pt"],
-        lengths: Int[Tensor, "*b"] | None = None,
+        lengths: Lengths | None = None,
         *,
         tier: str | None = None,
     ) -> None:
+        refuse_non_tensors(root=root, rules=rules, preterminals=preterminals)
         if root.ndim < 1 or preterminals.ndim < 2:
             raise ArgumentError(
                 "root must be [.. nt] and preterminals [*b n pt]. "
@@ -208,14 +204,13 @@ class PCFG(TreeDistribution):
         """The most probable tree (Viterbi); ties go to the first split, then smaller symbols."""
         if self._empty:
             return self._nothing()
-        best = op.best_trees(*self._flat(self.potentials))
-        return best.reshape(self.batch_shape + self.event_shape)
+        return self._events(op.best_trees(*self._flat(self.potentials)))
 
-    def _k_best(self, k: int) -> tuple[Int[Tensor, "k b n n"], Float[Tensor, "k b"]]:
+    def _k_best_trees(self, k: int) -> tuple[Int[Tensor, "k b n n"], Float[Tensor, "k b"]]:
         return op.k_best_trees(*self._flat(self.potentials), k)
 
-    def _draw(self, count: int, generator: torch.Generator) -> Int[Tensor, "m b n n"]:
-        return op.sample_trees(*self._flat(self.potentials), count, random_seed(generator))
+    def _draw_trees(self, count: int, seed: int) -> Int[Tensor, "m b n n"]:
+        return op.sample_trees(*self._flat(self.potentials), count, seed)
 
     def min_risk(self) -> Int[Tensor, "*b n n"]:
         """The tree with the most expected correct labelled spans (Goodman 1996, section 3).
@@ -235,12 +230,12 @@ class PCFG(TreeDistribution):
             return self._best_recall(gains.reshape(shape), labels.reshape(shape))
 
     def enumerate_support(self, expand: bool = True) -> Int[Tensor, "m *b n n"]:
-        """All trees [Catalan(n-1) nt**(n-1) pt**n, *b n n]; for elements of one length only."""
-        _, n, nt, pt = self.size
-        self._check_enumerable(catalan(n - 1) * nt ** (n - 1) * pt**n if n else 0)
+        """All trees [Catalan(n-1) nt**(n-1) pt**n, *b n n], if all elements have one length."""
+        n = self._one_length()
+        _, _, nt, pt = self.size
         if n < 2:
-            return self._for_batch(torch.empty(0, n, n, dtype=torch.long), expand)
-        return self._for_batch(self._labelled(range(nt), range(nt, nt + pt)), expand)
+            return self._support(torch.empty(0, n, n, dtype=torch.long), expand)
+        return self._support(self._labelled(n, range(nt), range(nt, nt + pt)), expand)
 
     def forest(self) -> Forest:
         """The chart as an explicit forest, one goal for each batch element.
@@ -252,60 +247,17 @@ class PCFG(TreeDistribution):
         expanded = self._expanded()
         used = self._real[..., None]
         expanded["preterminals"] = expanded["preterminals"].where(used, -torch.inf)
-        relations = {name: p.reshape(-1) for name, p in expanded.items()}
-        builder = _Chart(self)
-        fields = assemble(*builder.edges(), relations, *builder.rest())
-        return Forest(**fields, single_goal=not self.batch_shape)
+        b, n, nt, pt = self.size
+        shapes = {name: (b, *self._part_shapes[name]) for name in expanded}
+        chart = {"beta": (b, n, n, nt), "pair": (b, n, n, nt + pt, nt + pt), "goal": (b,)}
+        items = BlockLabels(shapes | chart)
+        return chart_forest(expanded, items, self._edges(items), batched=bool(self.batch_shape))
 
-
-def _matters(values: Tensor) -> bool:
-    """Whether values are not all 0, or may not stay so."""
-    return values.requires_grad or bool(values.any())
-
-
-def _same_for_all(values: Inexact[Tensor, "k b ..."]) -> bool:
-    """Whether all elements have the same values, and derivatives will not tell them apart."""
-    return not values.requires_grad and bool((values == values[:, :1]).all())
-
-
-class _Chart(LazyLabels):
-    """Edges and labels of a grammar's forest; items: axioms, betas, pairs, goals."""
-
-    def __init__(self, grammar: PCFG) -> None:
-        self.grammar = grammar
-        b, n, nt, pt = grammar.size
-        s = nt + pt
-        self.shapes = {
-            name: (b, *grammar._part_shapes[name]) for name in ("root", "rules", "preterminals")
-        }
-        self.num_axioms = sum(int(np.prod(shape)) for shape in self.shapes.values())
-        self.shapes |= {"beta": (b, n, n, nt), "pair": (b, n, n, s, s), "goal": (b,)}
-        sizes = [int(np.prod(shape)) for shape in self.shapes.values()]
-        self.firsts = dict(zip(self.shapes, np.cumsum([0, *sizes]).tolist(), strict=False))
-        self.size = sum(sizes)
-
-    def __len__(self) -> int:
-        return self.size
-
-    def label(self, index: int) -> Hashable:
-        """The part, or beta(element, i, j, symbol), or pair(element, i, j, B, C), or a goal."""
-        name = [n for n, first in self.firsts.items() if first <= index][-1]
-        place = np.unravel_index(index - self.firsts[name], self.shapes[name])
-        return Item(name, tuple(int(x) for x in place))
-
-    def _numbers(self, name: str) -> np.ndarray:
-        shape = self.shapes[name]
-        numbers: np.ndarray = self.firsts[name] + np.arange(int(np.prod(shape))).reshape(shape)
-        return numbers
-
-    def edges(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(heads, tail_offsets, tails) of all edges."""
-        b, n, nt, pt = self.grammar.size
-        lengths = self.grammar.lengths.reshape(-1).cpu().numpy()
-        root, rules, words, betas, pairs, goals = (self._numbers(name) for name in self.shapes)
-        groups: list[tuple[np.ndarray, list[np.ndarray]]] = []
-        for e in range(b):
-            length = int(lengths[e])
+    def _edges(self, items: BlockLabels) -> list[Group]:
+        b, _, nt, _ = self.size
+        root, rules, words, betas, pairs, goals = (items.numbers(name) for name in items.shapes)
+        groups: list[Group] = []
+        for e, length in enumerate(self.lengths.reshape(b).tolist()):
             if length < 2:
                 continue
             i, k, j = split_places(length)
@@ -327,8 +279,14 @@ class _Chart(LazyLabels):
             own = np.broadcast_to(rules[e], shape)
             groups.append((heads.reshape(-1), [own.reshape(-1), below.reshape(-1)]))
             groups.append((np.repeat(goals[e], nt), [root[e], betas[e, 0, length - 1]]))
-        return pack_edges(groups)
+        return groups
 
-    def rest(self) -> tuple[np.ndarray, np.ndarray, _Chart]:
-        """(axiom rows, goals, labels)."""
-        return np.arange(self.num_axioms), self._numbers("goal"), self
+
+def _matters(values: Tensor) -> bool:
+    """Whether values are not all 0, or may not stay so."""
+    return values.requires_grad or bool(values.any())
+
+
+def _same_for_all(values: Inexact[Tensor, "k b ..."]) -> bool:
+    """Whether all elements have the same values, and derivatives will not tell them apart."""
+    return not values.requires_grad and bool((values == values[:, :1]).all())

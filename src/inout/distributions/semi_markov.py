@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Inexact, Int
 from torch import Tensor
 
-from inout._core.checks import at_least
-from inout._core.errors import ArgumentError, ForestError
+from inout._core.errors import ArgumentError
 from inout.distributions.arguments import (
+    Lengths,
     checked_lengths,
+    checked_range,
     of_one_dtype,
-    random_seed,
     refuse_bad_values,
+    refuse_misfits,
     refuse_non_floats,
-    refuse_other_shapes,
+    refuse_non_tensors,
 )
 from inout.distributions.base import Potentials, StructuredDistribution
-from inout.forest import Forest, Item
-from inout.forest.assembly import assemble
-from inout.forest.labels import LazyLabels
+from inout.distributions.charts import Group, chart_forest
+from inout.forest import Forest
+from inout.forest.labels import BlockLabels
 from inout.kernels.segments import op
 from inout.kernels.segments.generating import generating_function
 from inout.kernels.segments.reference import reference_log_partition
@@ -41,8 +40,8 @@ class SemiMarkov(StructuredDistribution):
     for those that start it (d = e + 1). -inf is allowed.
 
     Events are integers [*b n]: at the last position of each segment its label, -1 elsewhere (a
-    segment starts where the one before it has ended). What is beyond the length does not count,
-    and decoding gives 0 there; so with w = 1 the events are those of `LinearChain`.
+    segment starts where the one before it has ended). Decoding gives -1 beyond the length too,
+    and scoring ignores what is there; so with w = 1 the events are those of `LinearChain`.
 
     log Z and its gradient cost O(b n w s²) time (Sarawagi & Cohen 2004, section 3.2). Potentials
     in half precision are computed in float32. `tier="reference"` runs plain torch code instead
@@ -62,13 +61,16 @@ class SemiMarkov(StructuredDistribution):
             [0.6667, 0.3333]])
     """
 
+    event_name = "segmentation"
+
     def __init__(
         self,
         log_potentials: Float[Tensor, "*b n w s s"],
-        lengths: Int[Tensor, "*b"] | None = None,
+        lengths: Lengths | None = None,
         *,
         tier: str | None = None,
     ) -> None:
+        refuse_non_tensors(log_potentials=log_potentials)
         shape = log_potentials.shape
         if len(shape) < 4 or shape[-1] != shape[-2]:
             raise ArgumentError(f"log_potentials must be [*b n w s s]. Got {list(shape)}")
@@ -118,12 +120,8 @@ class SemiMarkov(StructuredDistribution):
     def _segments(self, event: Tensor) -> tuple[Bool[Tensor, "*sb n"], Int[Tensor, "*sb n"]]:
         """Where segments end, and there the place of their part in the flat [n w s s]."""
         _, n, w, s = self.size
-        refuse_other_shapes("events", event, [*self.batch_shape, n])
-        labels = torch.where(self._real, event, -1)
-        if labels.numel() and not (int(labels.min()) >= -1 and int(labels.max()) < s):
-            raise ArgumentError(
-                f"events must be in -1..{s - 1}. Got {int(labels.min())}..{int(labels.max())}"
-            )
+        refuse_misfits("events", event, [*self.batch_shape, n])
+        labels = checked_range("events", torch.where(self._real, event, -1), -1, s)
         ends = labels >= 0
         positions = torch.arange(n, device=labels.device)
         # The last end before each position, -1 before the first.
@@ -154,36 +152,20 @@ class SemiMarkov(StructuredDistribution):
         flat = flat.scatter_add(-1, place, ends.to(dtype))
         return {"log_potentials": flat.reshape(*place.shape[:-1], n, w, s, s)}
 
-    def _shaped(self, labels: Tensor) -> Tensor:
-        """Decoded labels [... b n] in the batch's shape."""
-        return labels.reshape(labels.shape[:-2] + self.batch_shape + self.event_shape)
-
     @property
     def mode(self) -> Int[Tensor, "*b n"]:
         """The most probable segmentation (Viterbi); O(b n w s²).
 
         Ties go, from the end, to the smaller label, then width, then label before.
         """
-        return self._shaped(op.best_segments(*self._flat(self.potentials)))
+        return self._events(op.best_segments(*self._flat(self.potentials)))
 
-    def topk(self, k: int) -> tuple[Int[Tensor, "k *b n"], Float[Tensor, " k *b"]]:
-        """The k most probable segmentations, best first, and their log-probabilities.
+    def _k_best(self, k: int) -> tuple[Int[Tensor, "k b n"], Float[Tensor, "k b"]]:
+        """O(k b n w s²); segments of width 1 with label 0 where there are fewer."""
+        return op.k_best_segments(*self._flat(self.potentials), k)
 
-        Where an element has fewer than k, the rest has log-probability -inf (and segments of
-        width 1 with label 0). The log-probabilities are differentiable. O(k b n w s²).
-        """
-        k = at_least("k", k, 1)
-        flat_labels, scores = op.k_best_segments(*self._flat(self.potentials), k)
-        labels = self._shaped(flat_labels)
-        missing = scores.reshape(k, *self.batch_shape) == -torch.inf
-        return labels, torch.where(missing, -torch.inf, self.log_prob(labels))
-
-    def _sample(self, count: int, generator: torch.Generator) -> Int[Tensor, "m *b n"]:
-        seed = random_seed(generator)
-        labels, possible = op.sample_segments(*self._flat(self.potentials), count, seed)
-        if count > 0 and not bool(possible.all()):
-            raise ForestError("an element of the batch has no possible segmentation to sample")
-        return self._shaped(labels)
+    def _draw(self, count: int, seed: int) -> tuple[Int[Tensor, "m b n"], Bool[Tensor, " b"]]:
+        return op.sample_segments(*self._flat(self.potentials), count, seed)
 
     def min_risk(self) -> Int[Tensor, "*b n"]:
         """The segmentation with the most labelled segments expected to be right.
@@ -195,18 +177,16 @@ class SemiMarkov(StructuredDistribution):
             used = self.marginals()["log_potentials"]
             gains = used.sum(-2, keepdim=True).expand(used.shape)
             gains = torch.where(used > 0, gains, -torch.inf)
-            return self._shaped(op.best_segments(*self._flat({"log_potentials": gains})))
+            return self._events(op.best_segments(*self._flat({"log_potentials": gains})))
 
     def enumerate_support(self, expand: bool = True) -> Int[Tensor, "m *b n"]:
-        """All segmentations [m *b n] with segments at most w wide; for elements of full length."""
-        _, n, w, s = self.size
-        if bool((self.lengths != n).any()):
-            raise ArgumentError("enumerate_support needs all elements to have the full length")
+        """All segmentations [m *b n] with segments at most w wide, if elements have one length."""
+        n = self._one_length()
+        _, _, w, s = self.size
         counts = [1]
         for t in range(1, n + 1):
             counts.append(s * sum(counts[max(t - w, 0) : t]))
-        if counts[n] > 10**7:
-            raise ArgumentError(f"there are {counts[n]} segmentations, more than ten million")
+        self._refuse_many(counts[n])
         prefixes = [torch.empty((1, 0), dtype=torch.long)]
         for t in range(1, n + 1):
             longer = [
@@ -217,9 +197,7 @@ class SemiMarkov(StructuredDistribution):
             ending = torch.cat(longer).repeat_interleave(s, 0)
             ending[:, -1] = torch.arange(s).repeat(len(ending) // s)
             prefixes.append(ending)
-        events = prefixes[n].reshape(counts[n], *(1,) * len(self.batch_shape), n)
-        events = events.to(self.lengths.device)
-        return events.expand(-1, *self.batch_shape, n) if expand else events
+        return self._support(prefixes[n], expand)
 
     def _generating(
         self, lanes: Lanes, values: dict[str, Tensor], shift: float
@@ -234,51 +212,20 @@ class SemiMarkov(StructuredDistribution):
         them.
         """
         potentials = torch.where(self._used, self.potentials["log_potentials"], -torch.inf)
-        builder = _Lattice(self)
-        fields = assemble(
-            *builder.edges(), {"log_potentials": potentials.reshape(-1)}, *builder.rest()
-        )
-        return Forest(**fields, single_goal=not self.batch_shape)
+        b, n, w, s = self.size
+        items = BlockLabels({"log_potentials": (b, n, w, s, s), "alpha": (b, n, s), "goal": (b,)})
+        relations = {"log_potentials": potentials}
+        return chart_forest(relations, items, self._edges(items), batched=bool(self.batch_shape))
 
-
-class _Lattice(LazyLabels):
-    """Edges and labels of the forest of segmentations; items are numbered axioms, alphas, goals.
-
-    alpha(element, t, label): the first t + 1 positions, ending with a segment of that label.
-    """
-
-    def __init__(self, segments: SemiMarkov) -> None:
-        self.segments = segments
-        b, n, w, s = segments.size
-        self.num_axioms = b * n * w * s * s
-        self.first_goal = self.num_axioms + b * n * s
-
-    def __len__(self) -> int:
-        return self.first_goal + self.segments.size[0]
-
-    def label(self, index: int) -> Hashable:
-        """The part, or the state alpha(element, position, label), or the goal."""
-        b, n, w, s = self.segments.size
-        if index >= self.first_goal:
-            return Item("goal", (index - self.first_goal,))
-        if index >= self.num_axioms:
-            place = np.unravel_index(index - self.num_axioms, (b, n, s))
-            return Item("alpha", tuple(int(x) for x in place))
-        place = np.unravel_index(index, (b, n, w, s, s))
-        return Item("log_potentials", tuple(int(x) for x in place))
-
-    def edges(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(heads, tail_offsets, tails) of all edges."""
-        b, n, w, s = self.segments.size
-        lengths = self.segments.lengths.reshape(-1).cpu().numpy()
-        part = np.arange(self.num_axioms).reshape(b, n, w, s, s)
-        alphas = self.num_axioms + np.arange(b * n * s).reshape(b, n, s)
-        # Groups of edges with equally many tails: heads and, for each tail, an array of their size.
-        groups: list[tuple[np.ndarray, list[np.ndarray]]] = []
-        for k, length in enumerate(lengths):
-            goal = np.array([self.first_goal + k])
+    def _edges(self, items: BlockLabels) -> list[Group]:
+        """alpha(element, t, label): the first t + 1 positions, ending with such a segment."""
+        b, _, w, s = self.size
+        part, alphas = items.numbers("log_potentials"), items.numbers("alpha")
+        goals = items.numbers("goal")[:, None]
+        groups: list[Group] = []
+        for k, length in enumerate(self.lengths.reshape(b).tolist()):
             if length == 0:
-                groups.append((goal, []))
+                groups.append((goals[k], []))
                 continue
             for end in range(length):
                 if end < w:
@@ -287,15 +234,5 @@ class _Lattice(LazyLabels):
                     before = np.repeat(alphas[k, end - d], s)
                     after = np.tile(alphas[k, end], s)
                     groups.append((after, [before, part[k, end, d - 1].reshape(-1)]))
-            groups.append((np.repeat(goal, s), [alphas[k, length - 1]]))
-        none = np.empty(0, np.int64)
-        heads = np.concatenate([none, *(h for h, _ in groups)]).astype(np.int32)
-        arity = np.concatenate([none, *(np.full(len(h), len(t)) for h, t in groups)])
-        tails = [np.stack(t, axis=1).reshape(-1) for _, t in groups if t]
-        offsets = np.concatenate([[0], np.cumsum(arity)]).astype(np.int64)
-        return heads, offsets, np.concatenate([none, *tails]).astype(np.int32)
-
-    def rest(self) -> tuple[np.ndarray, np.ndarray, _Lattice]:
-        """(axiom rows, goals, labels)."""
-        goals = self.first_goal + np.arange(self.segments.size[0])
-        return np.arange(self.num_axioms), goals, self
+            groups.append((np.repeat(goals[k], s), [alphas[k, length - 1]]))
+        return groups

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from math import comb
-
 import numpy as np
 import torch
 from jaxtyping import Float, Inexact, Int
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
-from inout.distributions.arguments import of_one_dtype, random_seed, refuse_bad_values
+from inout.distributions.arguments import (
+    Lengths,
+    of_one_dtype,
+    refuse_bad_values,
+    refuse_non_tensors,
+)
 from inout.distributions.base import Potentials
+from inout.distributions.charts import Group, chart_forest
 from inout.distributions.trees import (
     TreeDistribution,
+    split_places,
     unrelated_zero,
     used_rows,
 )
-from inout.forest import Forest, Item
-from inout.forest.assembly import assemble
-from inout.forest.labels import LazyLabels
+from inout.forest import Forest
+from inout.forest.labels import BlockLabels
 from inout.kernels.spans import op
 from inout.kernels.spans.generating import generating_function
 from inout.kernels.spans.reference import reference_tree_log_partition
@@ -50,10 +53,11 @@ class SpanTree(TreeDistribution):
     def __init__(
         self,
         log_potentials: Float[Tensor, "*b n n s"],
-        lengths: Int[Tensor, "*b"] | None = None,
+        lengths: Lengths | None = None,
         *,
         tier: str | None = None,
     ) -> None:
+        refuse_non_tensors(log_potentials=log_potentials)
         shape = log_potentials.shape
         if len(shape) < 3 or shape[-3] != shape[-2] or shape[-1] == 0:
             raise ArgumentError(
@@ -136,7 +140,7 @@ class SpanTree(TreeDistribution):
             best, labels = self._masked(self.potentials).max(-1)
             return self._best_recall(best.double(), labels)
 
-    def _k_best(self, k: int) -> tuple[Int[Tensor, "k b n n"], Float[Tensor, "k b"]]:
+    def _k_best_trees(self, k: int) -> tuple[Int[Tensor, "k b n n"], Float[Tensor, "k b"]]:
         """By the explicit forest, which has O(n³ + n² s) edges for an element."""
         b, n, s = self.size
         events = np.full((k, b, n * n), -1, np.int64)
@@ -149,14 +153,12 @@ class SpanTree(TreeDistribution):
         trees = torch.from_numpy(events).reshape(k, b, n, n).to(device)
         return trees, torch.from_numpy(scores).to(device)
 
-    def _draw(self, count: int, generator: torch.Generator) -> Int[Tensor, "m b n n"]:
+    def _draw_trees(self, count: int, seed: int) -> Int[Tensor, "m b n n"]:
         b, n, s = self.size
         potentials = self._masked(self.potentials).reshape(b, n, n, s)
         lengths = self.lengths.reshape(-1)
         scores = self._scores(self.potentials)
-        events = op.sample_trees(
-            scores, potentials, self._flat_lengths, count, random_seed(generator)
-        )
+        events = op.sample_trees(scores, potentials, self._flat_lengths, count, seed)
         return events.where((lengths > 0)[:, None, None], -1)
 
     def min_risk(self) -> Int[Tensor, "*b n n"]:
@@ -171,10 +173,9 @@ class SpanTree(TreeDistribution):
             return self._best_recall(gains.double(), labels)
 
     def enumerate_support(self, expand: bool = True) -> Int[Tensor, "m *b n n"]:
-        """All trees [Catalan(n-1) s**(2n-1), *b n n]; for elements of one length only."""
-        _, n, s = self.size
-        self._check_enumerable(catalan(n - 1) * s ** (2 * n - 1) if n else 0)
-        return self._for_batch(self._labelled(range(s), range(s)), expand)
+        """All trees [Catalan(n-1) s**(2n-1), *b n n], if all elements have one length."""
+        labels = range(self.size[2])
+        return self._support(self._labelled(self._one_length(), labels, labels), expand)
 
     def forest(self) -> Forest:
         """The chart as an explicit forest, one goal for each batch element.
@@ -182,50 +183,24 @@ class SpanTree(TreeDistribution):
         Its relation is `log_potentials`, flattened; gradients flow back to it. Items: label(e, i,
         j), the sum over the labels of a span, and beta(e, i, j), the sum over the trees below it.
         """
-        relations = {"log_potentials": self._expanded()["log_potentials"].reshape(-1)}
-        # Entries of the padding may be anything; no edge uses them, but they are checked.
-        used = self._spans[..., None].expand(self._expanded()["log_potentials"].shape)
-        relations["log_potentials"] = relations["log_potentials"].where(
-            used.reshape(-1), -torch.inf
+        b, n, s = self.size
+        items = BlockLabels(
+            {
+                "log_potentials": (b, n, n, s),
+                "label": (b, n, n),
+                "beta": (b, n, n),
+                "goal": (b,),
+            }
         )
-        builder = _Chart(self)
-        fields = assemble(*builder.edges(), relations, *builder.rest())
-        return Forest(**fields, single_goal=not self.batch_shape)
+        # No edge uses the entries of the padding, but a forest refuses NaN anywhere.
+        relations = {"log_potentials": self._masked(self.potentials)}
+        return chart_forest(relations, items, self._edges(items), batched=bool(self.batch_shape))
 
-
-class _Chart(LazyLabels):
-    """Edges and labels of a span tree's forest; items: axioms, label sums, betas, goals."""
-
-    def __init__(self, trees: SpanTree) -> None:
-        self.trees = trees
-        b, n, s = trees.size
-        self.num_axioms, self.cells = b * n * n * s, b * n * n
-
-    def __len__(self) -> int:
-        return self.num_axioms + 2 * self.cells + self.trees.size[0]
-
-    def label(self, index: int) -> Hashable:
-        """The labelled span, or the sum over its labels, or over the trees below it, or a goal."""
-        b, n, s = self.trees.size
-        if index < self.num_axioms:
-            return _item("log_potentials", index, (b, n, n, s))
-        index -= self.num_axioms
-        if index < 2 * self.cells:
-            name = "label" if index < self.cells else "beta"
-            return _item(name, index % self.cells, (b, n, n))
-        return Item("goal", (index - 2 * self.cells,))
-
-    def edges(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(heads, tail_offsets, tails) of all edges."""
-        b, n, s = self.trees.size
-        lengths = self.trees.lengths.reshape(-1).cpu().numpy()
-        axioms = np.arange(self.num_axioms).reshape(b, n, n, s)
-        sums = self.num_axioms + np.arange(self.cells).reshape(b, n, n)
-        betas = sums + self.cells
-        first_goal = self.num_axioms + 2 * self.cells
-        groups: list[tuple[np.ndarray, list[np.ndarray]]] = []
-        for e in range(b):
-            length = int(lengths[e])
+    def _edges(self, items: BlockLabels) -> list[Group]:
+        b, _, s = self.size
+        axioms, sums, betas, goals = (items.numbers(name) for name in items.shapes)
+        groups: list[Group] = []
+        for e, length in enumerate(self.lengths.reshape(b).tolist()):
             if length == 0:
                 continue
             i, j = np.triu_indices(length)
@@ -234,39 +209,5 @@ class _Chart(LazyLabels):
             groups.append((betas[e, place, place], [sums[e, place, place]]))
             i, k, j = split_places(length)
             groups.append((betas[e, i, j], [sums[e, i, j], betas[e, i, k], betas[e, k + 1, j]]))
-            groups.append((np.array([first_goal + e]), [betas[e, 0, length - 1 : length]]))
-        return pack_edges(groups)
-
-    def rest(self) -> tuple[np.ndarray, np.ndarray, _Chart]:
-        """(axiom rows, goals, labels)."""
-        b = self.trees.size[0]
-        goals = self.num_axioms + 2 * self.cells + np.arange(b)
-        return np.arange(self.num_axioms), goals, self
-
-
-def _item(name: str, index: int, shape: tuple[int, ...]) -> Item:
-    return Item(name, tuple(int(x) for x in np.unravel_index(index, shape)))
-
-
-def split_places(length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All (i, k, j) with 0 <= i <= k < j < length, by width of i..j."""
-    i, k, j = np.meshgrid(*[np.arange(length)] * 3, indexing="ij")
-    good = (i <= k) & (k < j)
-    order = np.argsort((j - i)[good], kind="stable")
-    return i[good][order], k[good][order], j[good][order]
-
-
-def pack_edges(
-    groups: list[tuple[np.ndarray, list[np.ndarray]]],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(heads, tail_offsets, tails) of groups of edges with equally many tails."""
-    heads = np.concatenate([np.empty(0, int), *(h for h, _ in groups)]).astype(np.int32)
-    arity = np.concatenate([np.empty(0, int), *(np.full(len(h), len(t)) for h, t in groups)])
-    tails = [np.stack(t, axis=1).reshape(-1) for _, t in groups]
-    offsets = np.concatenate([[0], np.cumsum(arity)]).astype(np.int64)
-    return heads, offsets, np.concatenate([np.empty(0, int), *tails]).astype(np.int32)
-
-
-def catalan(n: int) -> int:
-    """The number of binary trees with n + 1 leaves."""
-    return comb(2 * n, n) // (n + 1)
+            groups.append((goals[e : e + 1], [betas[e, 0, length - 1 : length]]))
+        return groups

@@ -2,42 +2,48 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from functools import cache
 from itertools import product
+from math import comb
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from inout._core.checks import at_least
-from inout._core.errors import ArgumentError, ForestError
-from inout.distributions.arguments import broadcasts, checked_lengths
+from inout._core.errors import ArgumentError
+from inout.distributions.arguments import (
+    Lengths,
+    checked_lengths,
+    checked_range,
+    refuse_misfits,
+)
 from inout.distributions.base import Potentials, StructuredDistribution
 from inout.forest import Forest
 from inout.kernels.spans import op as spans
 from inout.kernels.tiers import choose_tier
-
-MAX_SUPPORT = 1_000_000
 
 
 class TreeDistribution(StructuredDistribution):
     """Binary trees over the positions of each element, as tensors of labelled spans.
 
     An event is an integer tensor [*b n n]: entry [i, j] is the label of the span from i to j
-    inclusive if the tree has that span, and -1 if not. Nothing outside i <= j < length may be
-    anything but -1. Where an element has no tree at all, decoding gives -1 everywhere.
+    inclusive if the tree has that span, and -1 if not. Scoring ignores what stands beyond an
+    element's length. Where an element has no tree at all, decoding gives -1 everywhere.
     """
 
     lengths: Tensor
     tier: str
+    event_name = "tree"
+    most_events = 10**6
 
     def _set_shape(
         self,
         batch_shape: torch.Size,
         n: int,
-        lengths: Tensor | None,
+        lengths: Lengths | None,
         tier: str | None,
         device: torch.device,
     ) -> None:
@@ -61,19 +67,14 @@ class TreeDistribution(StructuredDistribution):
         return self.lengths.reshape(-1).clamp(min=1)
 
     def _checked_tree(self, event: Tensor, *, labels: int) -> tuple[Tensor, Tensor]:
-        """An event [*s *b n n], expanded, and where its spans are split; a complaint if no tree."""
+        """An event [*s *b n n], expanded, with -1 in the padding, and where its spans are split."""
         n = self.event_shape[0]
         wanted = [*self.batch_shape, n, n]
-        samples = event.shape[: max(event.ndim - len(wanted), 0)]
-        fits = event.shape[-2:] == (n, n) and broadcasts(event.shape, [*samples, *wanted])
-        if not fits or event.is_floating_point():
-            raise ArgumentError(
-                f"a tree must be integers [..., {', '.join(map(str, wanted))}], "
-                f"the labels of its spans. Got {event.dtype} {list(event.shape)}"
-            )
-        event = event.expand(*samples, *wanted)
-        if bool(((event < -1) | (event >= labels)).any()):
-            raise ArgumentError(f"labels must be in 0..{labels - 1}, or -1 where no span is")
+        refuse_misfits("trees", event, wanted, fixed=2)
+        samples = event.shape[: event.ndim - len(wanted)] if event.ndim > len(wanted) else ()
+        real = self._real[..., None] & self._real[..., None, :]
+        event = event.expand(*samples, *wanted).where(real, -1)
+        checked_range("labels", event, -1, labels)
         lengths = self.lengths.expand(event.shape[:-2]).reshape(-1)
         # Where no tree is possible none may be what decoding returned.
         flat = (event >= 0).reshape(len(lengths), n, n)
@@ -101,41 +102,29 @@ class TreeDistribution(StructuredDistribution):
         shape = (*leading, *self.batch_shape, *self.event_shape)
         return torch.full(shape, -1, device=self.lengths.device)
 
-    def _draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """Labelled trees [count b n n] from the family's kernel."""
-        raise NotImplementedError
-
-    def _sample(self, count: int, generator: torch.Generator) -> Int[Tensor, "m *b n n"]:
-        if self._empty or count == 0:
-            events = self._nothing(count)
-        else:
-            events = self._draw(count, generator).reshape(
-                count, *self.batch_shape, *self.event_shape
-            )
-        if bool(self._no_tree(events).any()):
-            raise ForestError("an element of the batch has no possible tree to sample")
-        return events
-
-    def topk(self, k: int) -> tuple[Int[Tensor, "k *b n n"], Float[Tensor, " k *b"]]:
-        """The k most probable trees, best first, and their log-probabilities.
-
-        Where an element has fewer than k, the rest has no spans and log-probability -inf. The
-        log-probabilities are differentiable.
-        """
-        k = at_least("k", k, 1)
-        if self._empty:
-            events = self._nothing(k)
-            scores = torch.full((k, *self.batch_shape), -torch.inf, device=events.device)
-        else:
-            with torch.no_grad():
-                flat, flat_scores = self._k_best(k)
-            events = flat.reshape(k, *self.batch_shape, *self.event_shape)
-            scores = flat_scores.reshape(k, *self.batch_shape)
-        return events, torch.where(scores == -torch.inf, -torch.inf, self.log_prob(events))
-
     def _k_best(self, k: int) -> tuple[Int[Tensor, "k b n n"], Float[Tensor, "k b"]]:
-        """The k best trees and their scores in float64; fewer: -1 everywhere, and -inf."""
-        raise NotImplementedError
+        """The k best trees and their scores; fewer: -1 everywhere, and -inf."""
+        if not self._empty:
+            return self._k_best_trees(k)
+        b, n = self.batch_shape.numel(), self.event_shape[0]
+        device = self.lengths.device
+        return self._nothing(k).reshape(k, b, n, n), torch.full((k, b), -torch.inf, device=device)
+
+    @abstractmethod
+    def _k_best_trees(self, k: int) -> tuple[Int[Tensor, "k b n n"], Float[Tensor, "k b"]]:
+        """`_k_best` where there is something to compute."""
+
+    def _draw(self, count: int, seed: int) -> tuple[Int[Tensor, "m b n n"], Bool[Tensor, " b"]]:
+        b, n = self.batch_shape.numel(), self.event_shape[0]
+        if self._empty or count == 0:
+            trees = self._nothing(count).reshape(count, b, n, n)
+        else:
+            trees = self._draw_trees(count, seed)
+        return trees, ~self._no_tree(trees).any(0)
+
+    @abstractmethod
+    def _draw_trees(self, count: int, seed: int) -> Int[Tensor, "m b n n"]:
+        """`_draw` where there is something to draw; -1 everywhere if an element has no tree."""
 
     def _best_recall(
         self, gains: Float[Tensor, "*b n n"], labels: Int[Tensor, "*b n n"]
@@ -147,16 +136,9 @@ class TreeDistribution(StructuredDistribution):
         impossible = (self.log_partition() == -torch.inf)[..., None, None]
         return torch.where(chosen & ~impossible, labels, -1)
 
-    def _check_enumerable(self, count: int) -> None:
-        n = self.event_shape[0]
-        if bool((self.lengths != n).any()):
-            raise ArgumentError("enumerate_support needs all elements to have the full length")
-        if count > MAX_SUPPORT:
-            raise ArgumentError(f"there are {count} trees, more than {MAX_SUPPORT}")
-
-    def _labelled(self, inner: range, leaves: range) -> Int[Tensor, "m n n"]:
+    def _labelled(self, n: int, inner: range, leaves: range) -> Int[Tensor, "m n n"]:
         """All trees over n positions, with labels from `leaves` at width 1 and `inner` above."""
-        n = self.event_shape[0]
+        self._refuse_many(catalan(n - 1) * len(inner) ** (n - 1) * len(leaves) ** n if n else 0)
         events = []
         for tree in bracketings(0, n - 1) if n > 0 else ():
             places = np.array(tree).T
@@ -167,11 +149,18 @@ class TreeDistribution(StructuredDistribution):
                 events.append(event)
         return torch.from_numpy(np.array(events, np.int64).reshape(-1, n, n))
 
-    def _for_batch(self, events: Tensor, expand: bool) -> Tensor:
-        """Events [m n n] as [m *b n n], or with dimensions of size 1 for the batch."""
-        events = events.reshape(-1, *(1,) * len(self.batch_shape), *self.event_shape)
-        events = events.to(self.lengths.device)
-        return events.expand(-1, *self.batch_shape, *self.event_shape) if expand else events
+
+def catalan(n: int) -> int:
+    """The number of binary trees with n + 1 leaves."""
+    return comb(2 * n, n) // (n + 1)
+
+
+def split_places(length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """All (i, k, j) with 0 <= i <= k < j < length, by width of i..j."""
+    i, k, j = np.meshgrid(*[np.arange(length)] * 3, indexing="ij")
+    good = (i <= k) & (k < j)
+    order = np.argsort((j - i)[good], kind="stable")
+    return i[good][order], k[good][order], j[good][order]
 
 
 def unrelated_zero(potentials: Potentials) -> Float[Tensor, ""]:

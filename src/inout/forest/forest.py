@@ -378,11 +378,13 @@ class Forest:
         local: LocalForest = kept[1]
         return local
 
-    def sample(self, n: int, *, generator: torch.Generator) -> Derivations | list[Derivations]:
+    def sample(
+        self, n: int, *, generator: torch.Generator | None = None
+    ) -> Derivations | list[Derivations]:
         """n independent derivations, each with probability weight / Z.
 
-        O(e) once, then O(size of the tree) a sample. The same generator state gives the same
-        samples on any number of threads.
+        `generator` makes them reproducible, on any number of threads; without it they come from
+        torch's default generator. O(e) once, then O(size of the tree) a sample.
         """
         n = at_least("n", n, 0)
         return self._per_goal(lambda goal: self.normalised.sample(goal, n, generator))  # type: ignore[no-any-return]

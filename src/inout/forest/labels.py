@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inout._core.lazy import LazySequence
 
@@ -41,6 +44,31 @@ class LazyLabels(LazySequence[Hashable]):
 
     def _made(self, index: int) -> Hashable:
         return self.label(index)
+
+
+class BlockLabels(LazyLabels):
+    """Items numbered block by block: item number (i, j, …) of a block is called name(i, j, …)."""
+
+    def __init__(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        self.shapes = dict(shapes)
+        sizes = [prod(shape) for shape in self.shapes.values()]
+        self._firsts = dict(zip(self.shapes, accumulate([0, *sizes]), strict=False))
+        self._size = sum(sizes)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def numbers(self, name: str) -> NDArray[np.int64]:
+        """The numbers of a block's items, in its shape."""
+        shape = self.shapes[name]
+        numbers: NDArray[np.int64] = self._firsts[name] + np.arange(prod(shape)).reshape(shape)
+        return numbers
+
+    def label(self, index: int) -> Hashable:
+        """The name of the item's block, and its place there."""
+        name = [name for name, first in self._firsts.items() if first <= index][-1]
+        place = np.unravel_index(index - self._firsts[name], self.shapes[name])
+        return Item(name, tuple(int(x) for x in place))
 
 
 class NumberLabels(LazyLabels):

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from inout._core.errors import ForestError
+from inout._core.randomness import random_seed
 from inout.forest.derivation import Derivations
 from inout.kernels.forest import op
 from inout.kernels.forest.sample import alias_tables, sample
@@ -37,19 +38,13 @@ class LocalForest:
         shares = op.edge_probabilities(forest.arrays, weights, forest.tier).cpu().numpy()
         return LocalForest(forest, shares, *alias_tables(forest.arrays.edge_offsets, shares))
 
-    def sample(self, goal: int, n: int, generator: torch.Generator) -> Derivations:
-        """n independent derivations of the item `goal`."""
-        arrays = self.forest.arrays
-        # One draw seeds all samples; each then has a random stream of its own.
-        seed = torch.randint(
-            -(2**63), 2**63 - 1, (), generator=generator, device=generator.device
-        ).item()
+    def sample(self, goal: int, n: int, generator: torch.Generator | None = None) -> Derivations:
+        """n independent derivations of the item `goal`; see `Forest.sample`."""
+        arrays, seed = self.forest.arrays, random_seed(generator)
         if n and not self._derivable(goal):
             raise ForestError(f"{self.forest.labels[goal]} has no derivation to sample")
         roots = np.full(n, goal, dtype=np.int64)
-        offsets, edges = sample(
-            *arrays.structure, self.accept, self.alias, roots, np.uint64(seed % 2**64)
-        )
+        offsets, edges = sample(*arrays.structure, self.accept, self.alias, roots, seed)
         return Derivations(self.forest, goal, offsets, edges)
 
     def _derivable(self, goal: int) -> bool:

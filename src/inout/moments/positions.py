@@ -8,7 +8,7 @@ from torch import Tensor
 
 from inout._core.errors import ArgumentError
 from inout.distributions.base import StructuredDistribution
-from inout.distributions.chain import LinearChain
+from inout.distributions.labels import LabelSequence
 from inout.distributions.pcfg import PCFG
 from inout.distributions.semi_markov import SemiMarkov
 from inout.distributions.span_tree import SpanTree
@@ -17,9 +17,9 @@ from inout.distributions.span_tree import SpanTree
 def label_marginals(d: StructuredDistribution) -> Float[Tensor, "*b n s"]:
     """P(label of position t is y), 0 beyond the lengths; differentiable, at the cost of marginals.
 
-    The label of a position is, in a `LinearChain` or `HMM`, its label; in a `SemiMarkov`, that of
-    the segment that covers it; in a `SpanTree`, that of its span of width 1; in a `PCFG`, its
-    preterminal, from 0.
+    The label of a position is, in a chain (`LinearChain`, `HMM`, `ContextChain`), its label; in a
+    `SemiMarkov`, that of the segment that covers it; in a `SpanTree`, that of its span of width 1;
+    in a `PCFG`, its preterminal, counted from 0.
 
     >>> import torch
     >>> from inout import SemiMarkov
@@ -30,8 +30,8 @@ def label_marginals(d: StructuredDistribution) -> Float[Tensor, "*b n s"]:
     tensor([[0.3333, 0.6667],
             [0.6667, 0.3333]])
     """
-    if isinstance(d, LinearChain):
-        return d.marginals("emissions")["emissions"]
+    if isinstance(d, LabelSequence):
+        return d.label_marginals()
     if isinstance(d, PCFG):
         return d.marginals("preterminals")["preterminals"]
     if isinstance(d, SpanTree):

@@ -8,8 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from inout._core.errors import ArgumentError
-from inout.distributions.arguments import is_integer
+from inout.distributions.arguments import checked_range, refuse_misfits
 from inout.distributions.base import StructuredDistribution
 from inout.moments.positions import label_marginals
 from inout.moments.tilting import real_positions
@@ -56,17 +55,9 @@ def hamming_risk(d: StructuredDistribution, labels: Int[Tensor, "*#b n"]) -> Flo
     """
     marginals = label_marginals(d)
     n, s = marginals.shape[-2:]
-    if labels.shape[-1:] != (n,) or not is_integer(labels):
-        raise ArgumentError(
-            f"labels must be integers {[*d.batch_shape, n]}. "
-            f"Got {labels.dtype} {list(labels.shape)}"
-        )
+    refuse_misfits("labels", labels, [*d.batch_shape, n])
     real = real_positions(d)
-    given = torch.where(real, labels, 0)
-    if given.numel() and not (int(given.min()) >= 0 and int(given.max()) < s):
-        raise ArgumentError(
-            f"labels must be in 0..{s - 1}. Got {int(given.min())}..{int(given.max())}"
-        )
+    given = checked_range("labels", torch.where(real, labels, 0), 0, s)
     # The others' probabilities, not 1 - P(right): that would lose the digits of a small risk.
     wrong = given[..., None] != torch.arange(s, device=given.device)
     return (marginals * (wrong & real[..., None])).flatten(-2).sum(-1)

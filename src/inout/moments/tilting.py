@@ -21,7 +21,7 @@ def tilted(d: StructuredDistribution, potentials: Mapping[str, Tensor]) -> Struc
 
 def in_double(d: StructuredDistribution) -> StructuredDistribution:
     """The same distribution in float64; gradients flow back to its potentials."""
-    return tilted(d, {name: p.double() for name, p in d.potentials.items()})
+    return d._in_double()
 
 
 def expanded(d: StructuredDistribution) -> Potentials:
@@ -72,7 +72,7 @@ def first_derivatives(
 
 def real_positions(d: StructuredDistribution) -> Bool[Tensor, "*b n"]:
     """Which positions are within their element's length."""
-    return torch.arange(d.event_shape[-1], device=d.lengths.device) < d.lengths[..., None]
+    return d._real
 
 
 def per_element(x: Tensor, like: Tensor) -> Tensor:

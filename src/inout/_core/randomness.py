@@ -1,0 +1,30 @@
+"""Random numbers: the caller's generator, or torch's default one, and seeds drawn from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from inout._core.errors import ArgumentError
+
+
+def checked_generator(generator: Any) -> torch.Generator:
+    """The generator itself, or torch's default one for None."""
+    if generator is None:
+        return torch.default_generator
+    if not isinstance(generator, torch.Generator):
+        raise ArgumentError(f"generator must be a torch.Generator or None. Got {generator!r:.80}")
+    return generator
+
+
+def random_seed(generator: torch.Generator | None = None, *, bits: int = 64) -> int:
+    """A non-negative integer of up to 64 random bits.
+
+    One draw seeds all samples of a call; each then has a stream of its own, so they are the same
+    on any number of threads.
+    """
+    source = checked_generator(generator)
+    drawn = torch.randint(-(2**63), 2**63 - 1, (), generator=source, device=source.device)
+    seed: int = int(drawn) % 2**bits
+    return seed

@@ -1,0 +1,54 @@
+"""Classes whose public methods torch runs as they are, when it compiles or traces the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+import torch
+
+from inout._core.errors import InoutError
+
+Class = TypeVar("Class", bound=type)
+
+
+def untraced(cls: Class) -> Class:
+    """The class, with public methods that torch.compile calls and torch.jit.trace refuses.
+
+    Their kernels and checks read numbers, which torch.compile cannot follow: it would warn, and
+    compile the pieces in between one by one. torch.jit.trace would record the answer for one
+    input as a constant.
+    """
+    for name, member in list(vars(cls).items()):
+        if name.startswith("_") and name != "__init__":
+            continue
+        if isinstance(member, property):
+            setattr(cls, name, member.getter(_called(member.fget)))  # type: ignore[arg-type]
+        elif isinstance(member, classmethod | staticmethod):
+            setattr(cls, name, type(member)(_called(member.__func__)))
+        elif callable(member) and not isinstance(member, type):
+            setattr(cls, name, _called(member))
+    return cls
+
+
+def _called(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, called but never traced."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling():
+            # Importing torch._dynamo takes a second: only where it has been imported anyway.
+            from inout._core.eager import run
+
+            return run(function, args, kwargs)
+        if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+            raise InoutError(
+                f"torch.jit.trace cannot record {function.__qualname__}: its result would become "
+                "a constant. Use torch.compile, or trace only what computes the potentials"
+            )
+        return function(*args, **kwargs)
+
+    # A code object of its own, which is what torch.compile keeps its guards by.
+    call.__code__ = call.__code__.replace(co_name=function.__name__)  # type: ignore[attr-defined]
+    return call

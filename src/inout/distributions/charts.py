@@ -1,0 +1,39 @@
+"""The explicit forest of a batch: items in blocks, edges in groups with equally many tails."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from inout.forest import Forest
+from inout.forest.assembly import assemble
+from inout.forest.labels import BlockLabels
+
+Items = NDArray[np.int64]
+Group = tuple[Items, list[Items]]  # heads, and for each tail an array of their size
+
+
+def chart_forest(
+    relations: Mapping[str, Tensor], blocks: BlockLabels, groups: Sequence[Group], *, batched: bool
+) -> Forest:
+    """The forest whose first blocks are the relations and whose last block are its goals."""
+    flat = {name: values.reshape(-1) for name, values in relations.items()}
+    rows = np.arange(sum(len(values) for values in flat.values()))
+    goals = blocks.numbers(list(blocks.shapes)[-1])
+    fields = assemble(*_packed(groups), flat, rows, goals, blocks)
+    return Forest(**fields, single_goal=not batched)
+
+
+def _packed(
+    groups: Sequence[Group],
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
+    """(heads, tail_offsets, tails) of all edges."""
+    none = np.empty(0, np.int64)  # for a batch without elements
+    heads = np.concatenate([none, *(heads for heads, _ in groups)])
+    arity = np.concatenate([none, *(np.full(len(heads), len(tails)) for heads, tails in groups)])
+    tails = np.concatenate([none, *(np.stack(t, axis=1).reshape(-1) for _, t in groups if t)])
+    offsets = np.concatenate([[0], np.cumsum(arity)]).astype(np.int64)
+    return heads.astype(np.int32), offsets, tails.astype(np.int32)
