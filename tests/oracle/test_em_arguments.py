@@ -36,7 +36,7 @@ class Untouched(HiddenMarkovModel):
         ("frequencies", {"frequencies": ["a", "b"]}),
         ("restarts", {"restarts": -1}),
         ("restarts", {"restarts": 1.5}),
-        ("generator", {"restarts": 1}),
+        ("generator", {"restarts": 1, "generator": 7}),
         ("generator", {"generator": 7}),
         ("starts", {"starts": 3}),
         (r"starts\[1\]", {"starts": [MODEL, [0.0]]}),

@@ -18,6 +18,13 @@ def checked_generator(generator: Any) -> torch.Generator:
     return generator
 
 
+def own_generator(generator: Any) -> torch.Generator:
+    """The caller's generator, or a new one that torch's default generator has seeded."""
+    if generator is None:
+        return torch.Generator().manual_seed(random_seed())
+    return checked_generator(generator)
+
+
 def random_seed(generator: torch.Generator | None = None, *, bits: int = 64) -> int:
     """A non-negative integer of up to 64 random bits.
 

@@ -435,7 +435,10 @@ class Transformed:
         return self._tree(tree, self._way_back.best(self._rules(tree)))
 
     def restore_sample(self, tree: Tree, generator: torch.Generator | None = None) -> Tree:
-        """One of these trees, drawn in proportion to their weights."""
+        """One of these trees, drawn in proportion to their weights.
+
+        `generator` makes it reproducible; by default torch's own is used.
+        """
         random = random_numbers(generator)
         return self._tree(tree, self._way_back.sample(self._rules(tree), random))
 

@@ -12,6 +12,7 @@ from nltk.tree import Tree
 
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
+from inout._core.randomness import checked_generator
 from inout.grammars.derivations import leaves
 from inout.grammars.diagnostics import consistency, expected
 from inout.grammars.grammar import Grammar
@@ -34,8 +35,9 @@ def sample_trees(
 
     Inner nodes are nonterminals, leaves terminals; an empty rule is a node without children. The
     grammar must be proper, and its trees must have total probability 1 and a finite expected
-    size: `grammar.normalised()` makes such a grammar of any whose weights have a finite sum. With
-    the same seed, the first trees are the same whatever n is. O(rules of the trees).
+    size: `grammar.normalised()` makes such a grammar of any whose weights have a finite sum.
+    `generator` makes them reproducible (by default torch's own is used); with the same seed, the
+    first trees are the same whatever n is. O(rules of the trees).
 
     >>> grammar = Grammar.from_text("S -> 'a' S [0.5] | 'b' [0.5]")
     >>> generator = torch.Generator().manual_seed(4)
@@ -141,5 +143,7 @@ def check_samplable(grammar: Grammar) -> None:
 
 def _uniform(generator: torch.Generator | None) -> Iterator[float]:
     """An endless iterator of numbers in [0, 1)."""
+    source = checked_generator(generator)
     while True:
-        yield from torch.rand(_BLOCK, generator=generator, dtype=torch.float64).tolist()
+        block = torch.rand(_BLOCK, generator=source, dtype=torch.float64, device=source.device)
+        yield from block.tolist()

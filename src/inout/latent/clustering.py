@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
+from inout._core.randomness import checked_generator
 from inout.latent.layout import Layout
 from inout.latent.model import LPCFG
 from inout.latent.starts import treebank_model
@@ -29,14 +30,15 @@ def cluster_nodes(
     trees: SkeletalTrees,
     vectors: Vector,
     sizes: Sizes,
-    generator: torch.Generator,
+    generator: torch.Generator | None = None,
     *,
     max_iterations: int = 30,
 ) -> Numbers:
     """A latent value for each node [v], from a vector for each node [v d]: k-means.
 
     The nodes of each nonterminal are clustered on their own, into `sizes[a]` values, fewer where
-    fewer vectors differ. Centres begin as k-means++ draws them (Arthur & Vassilvitskii 2007).
+    fewer vectors differ. Centres begin as k-means++ draws them (Arthur & Vassilvitskii 2007);
+    `generator` makes them reproducible, by default torch's own is used.
     Vectors as they are: what is to weigh more must be larger. O(nodes · m · d · iterations).
 
     >>> from nltk.tree import Tree
@@ -46,7 +48,7 @@ def cluster_nodes(
     >>> bool(found[1] == found[4] != found[3])
     True
     """
-    layout = Layout(trees.skeleton, sizes)
+    layout, source = Layout(trees.skeleton, sizes), checked_generator(generator)
     at_least("max_iterations", max_iterations, 0)
     if vectors.ndim != 2 or len(vectors) != len(trees.labels):
         raise ArgumentError(
@@ -61,7 +63,7 @@ def cluster_nodes(
         if layout.sizes[a] > 1 and len(nodes) > 1:
             own = np.ascontiguousarray(vectors[nodes], np.float64)
             own -= own.mean(axis=0)  # distances are differences of squares
-            found[nodes] = _k_means(own, int(layout.sizes[a]), generator, max_iterations)
+            found[nodes] = _k_means(own, int(layout.sizes[a]), source, max_iterations)
     return found
 
 

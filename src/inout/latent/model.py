@@ -84,11 +84,12 @@ class LPCFG:
         return np.asarray(signs * np.exp(logs))
 
     def sample(
-        self, n: int, generator: torch.Generator, *, max_nodes: int = MAX_NODES
+        self, n: int, generator: torch.Generator | None = None, *, max_nodes: int = MAX_NODES
     ) -> SkeletalTrees:
         """n independent trees, each with its probability, without their latent values.
 
-        The parameters must be probabilities. All nodes of a level are drawn together, O(log p)
+        `generator` makes them reproducible; by default torch's own is used. The parameters must be
+        probabilities. All nodes of a level are drawn together, O(log p)
         for each. More than `max_nodes` nodes in all raise ArgumentError: the trees of some
         grammars do not end.
         """

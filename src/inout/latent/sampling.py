@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
+from inout._core.randomness import checked_generator
 from inout.latent.layout import Layout
 from inout.latent.trees import SkeletalTrees
 
@@ -28,19 +29,19 @@ def sample_trees(
     parameters: Vector,
     n: int,
     *,
-    generator: torch.Generator,
+    generator: torch.Generator | None = None,
     max_nodes: int = MAX_NODES,
 ) -> SkeletalTrees:
     """n independent trees, each with its probability; the latent values are not kept.
 
-    The parameters must be probabilities. O(log p) for each node, in steps of whole levels.
+    `generator` makes them reproducible; by default torch's own is used. The parameters must be
+    probabilities. O(log p) for each node, in steps of whole levels.
     """
     at_least("n", n, 0)
     at_least("max_nodes", max_nodes, 1)
-    if not isinstance(generator, torch.Generator):
-        raise ArgumentError(f"generator must be a torch.Generator. Got {generator!r:.80}")
+    source = checked_generator(generator)
     choices = _Choices(layout, parameters)
-    roots = choices.drawn(np.zeros(n, np.int64), generator)
+    roots = choices.drawn(np.zeros(n, np.int64), source)
     labels = np.searchsorted(layout.root_offsets, roots, side="right") - 1
     # The states are numbered as the root vectors are, with 0 for what stands above the roots.
     states, levels, count = 1 + roots, [], 0
@@ -51,7 +52,7 @@ def sample_trees(
                 f"max_nodes must be larger, or the grammar one whose trees end. Got {n} trees "
                 f"with more than {max_nodes} nodes, {len(states)} of them without children yet"
             )
-        level, labels, states = choices.level(labels, states, generator)
+        level, labels, states = choices.level(labels, states, source)
         levels.append(level)
     return _in_preorder(layout, n, levels)
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
+from inout._core.randomness import checked_generator
 from inout.latent.layout import MOST_VALUES, Layout
 from inout.latent.model import LPCFG
 from inout.latent.trees import SkeletalTrees
@@ -63,22 +64,28 @@ def treebank_model(trees: SkeletalTrees, sizes: Sizes = 1) -> LPCFG:
     return LPCFG(layout, np.concatenate(parts))
 
 
-def random_model(trees: SkeletalTrees, sizes: Sizes, generator: torch.Generator) -> LPCFG:
+def random_model(
+    trees: SkeletalTrees, sizes: Sizes, generator: torch.Generator | None = None
+) -> LPCFG:
     """The treebank's probabilities, times random shares, normalised (Matsuzaki et al. 2005).
 
     The shares are exponential variates: without the treebank, each distribution would be drawn
-    uniformly from all.
+    uniformly from all. `generator` makes them reproducible; by default torch's own is used.
     """
-    start = treebank_model(trees, sizes)
-    drawn = torch.empty(start.layout.size, dtype=torch.float64, device=generator.device)
-    drawn.exponential_(generator=generator)
+    start, source = treebank_model(trees, sizes), checked_generator(generator)
+    drawn = torch.empty(start.layout.size, dtype=torch.float64, device=source.device)
+    drawn.exponential_(generator=source)
     factors = drawn.cpu().numpy()
     np.maximum(factors, np.finfo(np.float64).tiny ** 0.5, out=factors)  # a zero would stay one
     return LPCFG(start.layout, _multiplied(start, factors))
 
 
 def split(
-    model: LPCFG, generator: torch.Generator, *, noise: float = 0.01, sizes: Sizes | None = None
+    model: LPCFG,
+    generator: torch.Generator | None = None,
+    *,
+    noise: float = 0.01,
+    sizes: Sizes | None = None,
 ) -> LPCFG:
     """The model with each latent value in two that are alike, but for noise (Petrov et al. 2006).
 
@@ -87,8 +94,10 @@ def split(
     1/k of its probability, so the probabilities of trees stay as they are. Then every parameter is
     multiplied by a number between 1 - noise and 1 + noise, drawn uniformly, and each distribution
     gets back the sum it had. EM needs this noise: copies that are alike stay alike. It leaves them
-    slowly, so `em` takes a tolerance of 0 here, and a number of iterations.
+    slowly, so `em` takes a tolerance of 0 here, and a number of iterations. `generator` makes the
+    noise reproducible; by default torch's own is used.
     """
+    source = checked_generator(generator)
     if not 0 <= noise < 1:
         raise ArgumentError(f"noise must be at least 0 and below 1. Got {noise!r:.80}")
     if noise > 0 and not model.is_nonnegative:
@@ -120,9 +129,7 @@ def split(
     made = LPCFG(layout, found)
     if noise == 0:
         return made
-    drawn = torch.rand(
-        layout.size, generator=generator, dtype=torch.float64, device=generator.device
-    )
+    drawn = torch.rand(layout.size, generator=source, dtype=torch.float64, device=source.device)
     return LPCFG(layout, _multiplied(made, 1 + noise * (2 * drawn.cpu().numpy() - 1)))
 
 

@@ -20,7 +20,7 @@ from inout.kernels.lattice.arrays import Columns, Targets
 from inout.kernels.lattice.growing import grow_rows
 from inout.kernels.lattice.op import Lattice, Vector
 from inout.kernels.lattice.selection import By
-from inout.learning.arguments import checked_generator, checked_number
+from inout.learning.arguments import checked_number, generator_or_fixed
 from inout.learning.errors import refuse_divergence
 from inout.learning.progress import Callback, Progress, reporter
 
@@ -104,7 +104,7 @@ def fit_alignment(
     `order`: n-grams up to this length have weights, or `only_longest`; one gets its weights where
     its gradient is beyond ±least. By default `symbols` and `letters` are those of the
     examples. `settings` are those of `AlignmentSettings`. `generator` draws the order of each
-    epoch; `after(seen, model, stats)` is called after each example.
+    epoch, by default one with seed 0; `after(seen, model, stats)` is called after each example.
 
     >>> inputs, outputs = [["A", "B"], ["B"], ["B", "A"]], ["xyy", "yy", "yyx"]
     >>> model = fit_alignment(inputs, outputs, order=2, epochs=10)
@@ -122,7 +122,7 @@ def fit_alignment(
             f"Got {len(inputs)} inputs and {len(outputs)} outputs"
         )
     descent = Descent(epochs=epochs, step=step, delta=delta, least=least)
-    source = checked_generator(generator, needed=False) or torch.Generator().manual_seed(0)
+    source = generator_or_fixed(generator)
     if symbols is None:
         symbols = sorted({symbol for given in inputs for symbol in given})
     if letters is None:

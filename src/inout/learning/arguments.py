@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
+from inout._core.randomness import checked_generator
 from inout.learning.model import Parameters, as_array
 
 
@@ -88,14 +89,9 @@ def checked_number(name: str, value: Any, least: float, *, above: bool = False) 
     return number
 
 
-def checked_generator(generator: Any, *, needed: bool) -> torch.Generator | None:
-    """The generator, which may only be missing where nothing is drawn."""
-    if generator is None and not needed:
-        return None
-    if not isinstance(generator, torch.Generator):
-        wanted = "must be a torch.Generator" + (", for restarts draws at random" if needed else "")
-        raise ArgumentError(f"generator {wanted}. Got {generator!r:.80}")
-    return generator
+def generator_or_fixed(generator: Any) -> torch.Generator:
+    """The caller's generator, or one with seed 0: what trains gives the same model every time."""
+    return torch.Generator().manual_seed(0) if generator is None else checked_generator(generator)
 
 
 def checked_progress(progress: Any) -> None:

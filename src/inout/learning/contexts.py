@@ -16,7 +16,7 @@ from inout.contexts.history_features import HistoryFeature, checked_features, de
 from inout.contexts.model import ContextModel
 from inout.contexts.observations import Observations, Sequences
 from inout.contexts.settings import Settings
-from inout.learning.arguments import checked_number
+from inout.learning.arguments import checked_number, generator_or_fixed
 from inout.learning.context_batches import fit_lbfgs
 from inout.learning.context_training import After, Training
 from inout.learning.context_training import Passed as Passed
@@ -53,12 +53,12 @@ def fit_contexts(
     order and `history_features` need), `beam`, `shorter` and `end` are those of `Settings`.
     `history_features` are functions of the labels before a position: see `HistoryFeature`.
 
-    "adagrad": for each sequence, in an order drawn from `generator` for each of the `epochs`,
-    contexts are selected and one step is made along the gradient: the features of the tags minus
-    those expected. A weight changes by step · g / (delta + √Σ g²), g being its gradient, the sum
-    over all of them so far; the smaller `delta`, the more is learned from what is rare. "lbfgs":
-    in each epoch contexts are selected for all sequences, then all weights are optimised with
-    these contexts, less l2/2 · |weights|².
+    "adagrad": for each sequence, in an order drawn from `generator` in each epoch (by default one
+    with seed 0), contexts are selected and one step is made along the gradient: the features of
+    the tags minus those expected. A weight changes by step · g / (delta + √Σ g²), g being its
+    gradient, the sum over all of them so far; the smaller `delta`, the more is learned from what
+    is rare. "lbfgs": in each epoch contexts are selected for all sequences, then all weights are
+    optimised with these contexts, less l2/2 · |weights|².
 
     In a beam nothing has probability unless it is in the beam. Tags that fall out of it still
     count with all their features, as usual; with `learn_escape` they go into ⋆…⋆ instead, at a
@@ -94,7 +94,7 @@ def fit_contexts(
         model.targets(tags),
         learn_escape,
         at_least("epochs", epochs, 0),
-        generator or torch.Generator().manual_seed(0),
+        generator_or_fixed(generator),
         len(sequences) if every is None else at_least("every", every, 1),
         after,
     )

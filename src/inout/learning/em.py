@@ -16,10 +16,10 @@ from torch import Tensor
 
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
+from inout._core.randomness import checked_generator, own_generator
 from inout.learning.arguments import (
     checked_corpus,
     checked_frequencies,
-    checked_generator,
     checked_number,
     checked_progress,
     checked_starts,
@@ -98,7 +98,8 @@ def em(
     the relative change is at most `tolerance`, or after `max_iterations`.
 
     It starts from the model's own weights, then from each of `starts` (log-weights [p] or models),
-    then from `restarts` random points, drawn uniformly with the `generator`; the best is kept.
+    then from `restarts` random points, drawn uniformly with the `generator` (by default torch's
+    own seeds them); the best is kept.
     Distributions of a starting point that do not sum to 1 are normalised first. A weight of zero
     stays zero. A distribution that is never used keeps its weights, unless a prior changes them.
     Sentences without analysis are left out, and listed in the result.
@@ -138,8 +139,10 @@ def em(
         pseudo_counts=pseudo_counts,
         tolerance=checked_number("tolerance", tolerance, 0.0),
         max_iterations=at_least("max_iterations", max_iterations, 0),
-        generator=checked_generator(generator, needed=restarts > 0),
+        generator=own_generator(generator) if restarts else None,
+        own_generator=generator is None,
     )
+    checked_generator(generator)
     checked_progress(progress)
     if resume and checkpoint is None:
         raise ArgumentError("resume needs a checkpoint. Got checkpoint=None")
@@ -167,6 +170,7 @@ class _Settings:
     tolerance: float
     max_iterations: int
     generator: torch.Generator | None
+    own_generator: bool  # not the caller's
 
     @property
     def num_runs(self) -> int:
@@ -396,7 +400,8 @@ class _Training:
         if self.settings.restarts and generator is not None:
             now = _generator_state(generator)
             known = [state["first_generator_state"], state["generator_state"]]
-            if not any(now is not None and old is not None and now.equal(old) for old in known):
+            same = any(now is not None and old is not None and now.equal(old) for old in known)
+            if not (same or self.settings.own_generator):
                 raise ArgumentError(
                     "checkpoint must be of the same run. Got one where the generator had another "
                     "state (another seed?)"

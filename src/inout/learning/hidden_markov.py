@@ -16,6 +16,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from inout._core.checks import as_log_weights, at_least
 from inout._core.errors import ArgumentError
+from inout._core.randomness import checked_generator
 from inout.distributions import HMM
 from inout.distributions.arguments import is_integer, refuse_bad_values
 from inout.learning.model import LogPartitions
@@ -66,13 +67,19 @@ class HiddenMarkovModel:
         )
 
     @staticmethod
-    def random(states: int, symbols: int, *, generator: torch.Generator) -> HiddenMarkovModel:
-        """A model whose distributions are drawn uniformly from all of that size."""
+    def random(
+        states: int, symbols: int, *, generator: torch.Generator | None = None
+    ) -> HiddenMarkovModel:
+        """A model whose distributions are drawn uniformly from all of that size.
+
+        `generator` makes them reproducible; by default torch's own is used.
+        """
+        source = checked_generator(generator)
         s, v = at_least("states", states, 1), at_least("symbols", symbols, 1)
 
         def drawn(*shape: int) -> Tensor:
-            variates = torch.empty(shape, dtype=torch.float64, device=generator.device)
-            return variates.exponential_(generator=generator).log().log_softmax(-1)
+            variates = torch.empty(shape, dtype=torch.float64, device=source.device)
+            return variates.exponential_(generator=source).log().log_softmax(-1)
 
         return HiddenMarkovModel(drawn(s), drawn(s, s), drawn(s, v))
 
@@ -142,22 +149,23 @@ class HiddenMarkovModel:
         return HMM(self._initial, self._transition, self._emission, symbols, lengths)
 
     def sample(
-        self, lengths: Iterable[int], *, generator: torch.Generator
+        self, lengths: Iterable[int], *, generator: torch.Generator | None = None
     ) -> list[Int[Tensor, " n"]]:
         """Sequences of symbols of the given lengths, each drawn independently.
 
-        O(s + v) time for each symbol; the weights must be probabilities.
+        `generator` makes them reproducible; by default torch's own is used. The weights
+        must be probabilities. O(s + v) time for each symbol.
         """
-        wanted = [at_least("lengths", length, 0) for length in lengths]
+        wanted, source = [at_least("lengths", x, 0) for x in lengths], checked_generator(generator)
         initial, transition, emission = (
-            part.detach().to(generator.device).exp() for part in self._parts_checked_as_proper()
+            part.detach().to(source.device).exp() for part in self._parts_checked_as_proper()
         )
         states = torch.empty(0, dtype=torch.long)
         columns = []
         for place in range(max(wanted, default=0)):
             rows = transition[states] if place else initial.expand(len(wanted), -1)
-            states = torch.multinomial(rows, 1, generator=generator)[:, 0]
-            columns.append(torch.multinomial(emission[states], 1, generator=generator)[:, 0])
+            states = torch.multinomial(rows, 1, generator=source)[:, 0]
+            columns.append(torch.multinomial(emission[states], 1, generator=source)[:, 0])
         symbols = torch.stack(columns, 1).cpu() if columns else torch.empty(len(wanted), 0).long()
         return [row[:length].clone() for row, length in zip(symbols, wanted, strict=True)]
 

@@ -18,7 +18,7 @@ from inout.latent.smoothing import smoothed
 from inout.latent.spectral import fit_spectral
 from inout.latent.starts import latent_sizes, random_model, split
 from inout.latent.training_set import TrainingSet
-from inout.learning.arguments import checked_generator
+from inout.learning.arguments import generator_or_fixed
 from inout.learning.em import em
 from inout.learning.progress import Callback
 
@@ -43,7 +43,8 @@ def fit_latent_grammar(
     """The grammar of a treebank with up to `latent` values for each nonterminal.
 
     spectral: by the method of moments, in one pass (`inout.latent.fit_spectral`, which has the
-    options). em: by `fit_latent_em`, which has the options. Both can be parsed with:
+    options). em: by `fit_latent_em`, which has the options. `generator` draws what is random, by
+    default one with a fixed seed. Both can be parsed with:
 
     >>> trees = [Tree.fromstring("(TOP (S (NP (PRP she)) (VP (VBD ran))))")] * 3
     >>> grammar = fit_latent_grammar(trees, 2)
@@ -86,12 +87,13 @@ def fit_latent_em(
     number with random shares, and from `restarts` further points; "spectral" starts from clusters
     of the vectors that spectral learning finds for the nodes. `iterations` are those of EM after
     each split, or in all. `smoothing` and `lexical_smoothing`: see `latent.smoothed`. `support`:
-    see `latent_sizes`. `after_round(model, latent)` hears of each smoothed model.
+    see `latent_sizes`. `after_round(model, latent)` hears of each smoothed model. `generator` draws
+    what is random, by default one with seed 0.
     """
     at_least("latent", latent, 1)
     if restarts and start != "random":
         raise ArgumentError(f"restarts need start='random'. Got {restarts} with {start!r}")
-    source = checked_generator(generator, needed=False) or torch.Generator().manual_seed(0)
+    source = generator_or_fixed(generator)
     sizes = latent_sizes(data.trees, latent, support=support)
     told: dict[str, Any] = {"max_iterations": iterations, "tolerance": tolerance}
     told["progress"] = progress

@@ -166,7 +166,10 @@ class Analyses:
         return [self._of_rules(found.rules, found.leaves) for found in kbest(self.problem, k)]
 
     def sample(self, n: int = 1, generator: torch.Generator | None = None) -> list[Parse]:
-        """n independent samples of the trees given the sentence; none without a tree."""
+        """n independent samples of the trees given the sentence; none without a tree.
+
+        `generator` makes them reproducible; by default torch's own is used.
+        """
         n, problem = at_least("n", n, 0), self.problem
         if self.log_z == -np.inf:
             return []

@@ -156,7 +156,10 @@ class Parser:
     def sample(
         self, words: Words, n: int = 1, generator: torch.Generator | None = None
     ) -> list[Parse]:
-        """n independent samples of the trees given the sentence."""
+        """n independent samples of the trees given the sentence.
+
+        `generator` makes them reproducible; by default torch's own is used.
+        """
         return self.given(words).sample(n, generator)
 
     def min_risk(self, words: Words, label: Label | None = None) -> Parse:

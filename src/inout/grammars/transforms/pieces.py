@@ -17,6 +17,7 @@ from itertools import accumulate
 import numpy as np
 import torch
 
+from inout._core.randomness import random_seed
 from inout.grammars.table import RuleTable
 
 Piece = tuple[int, ...]
@@ -105,8 +106,5 @@ def choose(log_weights: Sequence[float], random: np.random.Generator) -> int:
 
 
 def random_numbers(generator: torch.Generator | None) -> np.random.Generator:
-    """A source of random numbers that depends on the generator alone.
-
-    Many small draws from torch would take microseconds each.
-    """
-    return np.random.default_rng(int(torch.randint(2**62, (1,), generator=generator)))
+    """Numpy's generator, seeded by one of torch: many small draws from torch would be slow."""
+    return np.random.default_rng(random_seed(generator, bits=62))

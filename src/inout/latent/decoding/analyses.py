@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
 from inout._core.lazy import lazy_property
+from inout._core.randomness import checked_generator, random_seed
 from inout.kernels.latent.decode import sample_items
 from inout.kernels.latent.op import BlockPasses
 from inout.kernels.latent.powers import ldexp
@@ -90,17 +91,16 @@ class LatentAnalyses:
         items = best_items(self.passes, self.chart, self.table, method)
         return None if items is None else self._tree(items.tolist())
 
-    def sample(self, n: int, generator: torch.Generator) -> list[Tree]:
+    def sample(self, n: int, generator: torch.Generator | None = None) -> list[Tree]:
         """n independent samples, in the model's labels, of the trees given the sentence.
 
-        Trees are drawn from the top down, each node with its latent value, which is not kept; the
-        model must have no negative parameters. None without a tree. What is drawn depends on the
-        state of the generator alone, and sample x not on the number of samples. Costs what
-        `sample_items` says.
+        `generator` makes them reproducible; by default torch's own is used. Trees are drawn from
+        the top down, each node with its latent value, which is not kept; the model must have no
+        negative parameters. None without a tree. Sample x does not depend on the number of
+        samples. Costs what `sample_items` says.
         """
         n = at_least("n", n, 0)
-        if not isinstance(generator, torch.Generator):
-            raise ArgumentError(f"generator must be a torch.Generator. Got {generator!r:.80}")
+        checked_generator(generator)
         if not self.model.is_nonnegative:
             raise ArgumentError(
                 "model must have no negative parameters to draw trees from it. Got one that has, "
@@ -108,7 +108,7 @@ class LatentAnalyses:
             )
         if self.sign == 0:
             return []
-        seed = int(torch.randint(2**62, (1,), generator=generator, device=generator.device))
+        seed = random_seed(generator, bits=62)
         found = sample_items(self.passes, self.chart.num_words, n, seed)
         return [self._tree(row) for row in found.tolist()]
 

@@ -91,7 +91,7 @@ def fit_spectral(
     rare rules are drawn towards simpler ones; None for no shrinkage.
 
     weights [t]: how often each tree counts, default 1. generator: for random projections of
-    large sets, see `decompose`; default one that is the same every time.
+    large sets, see `decompose`; by default one with a fixed seed.
 
     The parameters may be negative. O(nodes · (features · m + m³)) time; memory is that of the
     keys of all features and of two vectors for each node.

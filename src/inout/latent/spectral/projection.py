@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from inout._core.errors import ArgumentError
+from inout._core.randomness import checked_generator
 
 Vector = NDArray[np.float64]
 Matrix = Any  # a sparse array of scipy
@@ -80,9 +81,10 @@ def decompose(
     """The `rank` largest singular values and vectors of Ω, fewer where it has fewer.
 
     Small matrices are decomposed whole (LAPACK), larger ones by Lanczos' iteration (ARPACK), those
-    of many nodes by random projection with three power steps (Halko, Martinsson & Tropp 2011), for
-    which the generator is needed. Vectors have signs that make their entry of the largest size
-    positive on the left, so that the answer depends on the generator alone, up to rounding.
+    of many nodes by random projection with three power steps (Halko, Martinsson & Tropp 2011),
+    drawn with `generator` (by default torch's own). Vectors have signs that make their entry of
+    the largest size positive on the left, so that the answer depends on the generator alone, up to
+    rounding.
     """
     if solver not in get_args(Solver):
         raise ArgumentError(f"solver must be one of {', '.join(get_args(Solver))}. Got {solver!r}")
@@ -111,7 +113,9 @@ def _lanczos(
     from scipy.sparse.linalg import LinearOperator, svds  # type: ignore[import-untyped]
 
     d, e = moments.shape
-    start = torch.randn(min(d, e), dtype=torch.float64, generator=generator).numpy()
+    source = checked_generator(generator)
+    drawn = torch.randn(min(d, e), dtype=torch.float64, generator=source, device=source.device)
+    start = drawn.cpu().numpy()
     seen = moments.times(start) if e <= d else moments.transposed_times(start)
     if not seen.any():  # Ω is 0, from which the iteration cannot start
         return np.zeros((d, 0)), np.zeros(0), np.zeros((e, 0))
@@ -128,8 +132,8 @@ def _randomised(
 ) -> tuple[Vector, Vector, Vector]:
     d, e = moments.shape
     width = min(rank + _OVERSAMPLING, d, e)
-    device = None if generator is None else generator.device
-    noise = torch.randn(e, width, dtype=torch.float64, generator=generator, device=device)
+    source = checked_generator(generator)
+    noise = torch.randn(e, width, dtype=torch.float64, generator=source, device=source.device)
     basis, _ = np.linalg.qr(moments.times(noise.cpu().numpy()))
     for _ in range(_POWER_STEPS):
         other, _ = np.linalg.qr(moments.transposed_times(basis))
