@@ -113,12 +113,6 @@ class StructuredDistribution(Distribution):
         log_z = self.log_partition()
         return torch.where(log_z == -torch.inf, -torch.inf, self._score(event) - log_z)
 
-    @property
-    def _real(self) -> Bool[Tensor, "*b n"]:
-        """Which positions are within their element's length."""
-        positions = torch.arange(self.event_shape[0], device=self.lengths.device)
-        return positions < self.lengths[..., None]
-
     def _events(self, found: Int[Tensor, ...]) -> Int[Tensor, ...]:
         """Decoded events [... b ...] in the batch's shape, with -1 in the padding."""
         leading = found.shape[: found.ndim - 1 - len(self.event_shape)]
