@@ -38,6 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "exhaustive: slow, so it runs only with --exhaustive")
+    config.addinivalue_line("markers", "few(n): so many of its cases without --exhaustive")
     seeds.exhaustive = config.getoption("exhaustive")
     chosen = settings.get_profile("ci" if os.environ.get("CI") else "local")
     few = seeds.examples(chosen.max_examples)
@@ -47,9 +48,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not seeds.exhaustive:
-        slow = {item for item in items if item.get_closest_marker("exhaustive")}
-        config.hook.pytest_deselected(items=list(slow))
-        items[:] = [item for item in items if item not in slow]
+        left_out = seeds.left_out(items)
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(scope="session", autouse=True)

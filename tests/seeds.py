@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from random import Random
 from typing import TypeVar
+
+import pytest
 
 T = TypeVar("T")
 
@@ -32,3 +35,23 @@ def some(values: Sequence[T], few: int = FEW) -> Sequence[T]:
 def examples(many: int) -> int:
     """How many examples hypothesis draws: `many`, a quarter of them in the default tier."""
     return many if exhaustive else max(many // 4, FEW)
+
+
+def left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
+    """The tests that only the exhaustive tier has: marked `exhaustive`, or beyond `few(n)`.
+
+    Which of the cases of a test are among its few depends on its name alone.
+    """
+    gone = set()
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("exhaustive"):
+            gone.add(item)
+        elif item.get_closest_marker("few"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for name, own in cases.items():
+        marker = own[0].get_closest_marker("few")
+        assert marker is not None
+        few = min(marker.args[0], len(own))
+        gone |= set(own) - set(Random(name).sample(own, few))
+    return gone

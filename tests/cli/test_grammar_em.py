@@ -131,6 +131,7 @@ SENTENCES = "a b a\na a b\nb a\na b b a\nb a a\na b a b\n" * 20
 OPTIONS = ("--iterations", "60", "--tolerance", "0", "--restarts", "2", "--seed", "3")
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_was_killed_goes_on_to_the_same_grammar(run, folder):
     (folder / "g.cfg").write_text(SLOW, encoding="utf-8")
     (folder / "c.txt").write_text(SENTENCES, encoding="utf-8")
@@ -162,6 +163,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_grammar(run, folder):
     assert not checkpoint.exists()
 
 
+@pytest.mark.exhaustive
 def test_a_full_disk_loses_nothing(folder):
     """A limit on the size of files stands for the disk: the write itself fails."""
     (folder / "t.json").write_text("what was there", encoding="utf-8")

@@ -43,6 +43,7 @@ def grammar(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.few(1)
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 @pytest.mark.parametrize(
     "arguments", [("sample", "-n", "50000"), ("check",), ("convert", "--to", "json")]
@@ -56,6 +57,7 @@ def test_a_full_disk_is_told_in_one_line(grammar, arguments):
     assert outcome.stderr == "inout: standard output: No space left on device\n"
 
 
+@pytest.mark.exhaustive
 def test_a_reader_that_stops_early_is_no_error(grammar):
     arguments = ["sample", grammar, "-n", "1000000"]
     with started(*COMMAND, *arguments, stderr=subprocess.PIPE) as process:
@@ -100,6 +102,7 @@ def test_trimming_away_everything_is_refused(run, tmp_path):
     assert "no rule stands in a tree" in outcome.err
 
 
+@pytest.mark.exhaustive
 def test_the_page_is_written_though_nobody_reads_the_output(grammar, tmp_path):
     page = tmp_path / "page.html"
     arguments = ["parse", grammar, "--sentence", "a b", "--html", str(page)]

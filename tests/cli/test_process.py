@@ -36,6 +36,7 @@ def test_a_reader_that_stops_early_is_no_error():
         assert process.stderr.read() == ""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("columns", [60, 80])
 def test_lines_fit_the_terminal(columns, tmp_path):
     sent = on_terminal(*COMMAND, "demo", "--html", tmp_path / "demo.html", columns=columns)

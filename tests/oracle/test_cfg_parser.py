@@ -91,6 +91,7 @@ def test_best_trees(seed: int) -> None:
             assert parses == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", [0, 3, 5])
 def test_samples(seed: int) -> None:
     grammar = random_grammar(np.random.default_rng(seed))

@@ -115,6 +115,7 @@ KINDS = {
 }
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("end", [False, True])
 @pytest.mark.parametrize(("order", "size"), [(0, 2), (1, 2), (2, 3), (2, 100)])
@@ -181,6 +182,7 @@ def test_em_with_fixed_contexts_never_falls(kind: str):
     assert_close(once.model.emission, other.model.emission)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("end", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_derivatives_with_fixed_contexts(kind: str, end: bool):

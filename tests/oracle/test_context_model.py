@@ -251,6 +251,7 @@ def test_tags_that_fall_out_of_a_beam_still_pull():
     assert model.tag(sequences)[0].labels == ["c", "c"]
 
 
+@pytest.mark.exhaustive
 def test_lbfgs_with_all_contexts_is_a_conditional_random_field():
     sequences, tags = corpus(1)
     model = fit_contexts(

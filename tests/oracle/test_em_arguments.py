@@ -171,11 +171,13 @@ print("done")
 """
 
 
+@pytest.mark.exhaustive
 def test_nothing_is_shown_without_a_terminal():
     answer = python("-c", SHOWN)
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, "done\n", "")
 
 
+@pytest.mark.exhaustive
 def test_a_bar_is_shown_on_a_terminal():
     shown = on_terminal("-c", SHOWN, columns=120, streams=["stderr"])
     for text in ("EM", "log-likelihood -", "perplexity ", " left"):

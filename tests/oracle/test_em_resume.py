@@ -69,6 +69,7 @@ def assert_same(one: Any, other: Any) -> None:
     assert (one.best, one.left_out) == (other.best, other.left_out)
 
 
+@pytest.mark.exhaustive
 def test_a_killed_run_ends_like_an_undisturbed_one(tmp_path: Path):
     path = tmp_path / "run.safetensors"
     start_and_kill(path, after="0 6")
@@ -99,6 +100,7 @@ def stopping(run: int, iteration: int) -> Any:
     return stop
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("run", "iteration"), [(0, 0), (0, 25), (1, 0), (2, 24)])
 def test_any_iteration_can_be_the_last(tmp_path: Path, run: int, iteration: int):
     path, (model, corpus) = tmp_path / "run", inputs()
@@ -211,6 +213,7 @@ except inout.FileError as error:
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not hasattr(resource, "RLIMIT_FSIZE"), reason="needs a limit on file sizes")
 def test_a_full_disk_costs_one_message_and_no_checkpoint(tmp_path: Path):
     path = tmp_path / "run"
@@ -271,7 +274,7 @@ def test_conditional_training_goes_on_bit_for_bit(tmp_path: Path, method: Any, i
         em(*inputs(), checkpoint=path, resume=True)
 
 
-def test_digests_tell_values_apart_and_are_the_same_everywhere():
+def test_digests_tell_values_apart():
     values: list[Any] = [
         ["ab", "c"],
         ["a", "bc"],
@@ -289,6 +292,10 @@ def test_digests_tell_values_apart_and_are_the_same_everywhere():
         "a",
     ]
     assert len({digest(value) for value in values}) == len(values)
+
+
+@pytest.mark.exhaustive
+def test_digests_are_the_same_in_every_process():
     code = (
         "from inout.learning.checkpoint import digest; print(digest([{'x', 'y', 'z'}, object()]))"
     )

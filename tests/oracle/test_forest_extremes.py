@@ -186,6 +186,7 @@ def test_none_asked_for_and_more_than_there_are() -> None:
 # ------------------------------------------------------------------------- magnitudes
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("shift", [1e4, -1e4, 700.0, -745.2, 88.7, -177.44567822334599, 1e6, -3e5])
 @pytest.mark.parametrize("seed", [1, 2, 5, 8])
@@ -439,6 +440,7 @@ def test_deep_derivations(deep: Forest) -> None:
     assert hash(best) == hash(deep.argmax())
 
 
+@pytest.mark.exhaustive
 def test_deep_documents() -> None:
     # Ten times as deep as Python may recurse; the checks of annotations make this slow.
     deep = chain(10_000)
@@ -457,6 +459,7 @@ def test_deep_documents() -> None:
     assert_close(batch.log_partition(), [deep.log_partition().item()] * 2)
 
 
+@pytest.mark.exhaustive
 def test_depth_level_by_level() -> None:
     # The general evaluators take longer for each level.
     builder = ForestBuilder()

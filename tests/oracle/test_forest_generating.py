@@ -122,6 +122,7 @@ def assert_within(actual: Any, expected: Any, scale: Any, tolerance: float = 1e-
     assert bool((error <= tolerance * torch.as_tensor(scale) + 1e-14).all()), error.max()
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("shift", [0.0, 0.3])
 @pytest.mark.parametrize("dtype", [F64, C128])
@@ -175,6 +176,7 @@ def times_variable(lanes: Lanes, row: np.ndarray, k: int) -> np.ndarray:
     return moved.reshape(row.shape)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("shift", [0.0, 0.1])
 @pytest.mark.parametrize("dtype", [F64, C128])
 @pytest.mark.parametrize("name", LANES)
@@ -219,6 +221,7 @@ def test_shifts_move_only_the_centres(name: str, shift: float) -> None:
     assert_close(y, x)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("dtype", [F64, C128])
 @pytest.mark.parametrize("name", SHORT)
@@ -441,6 +444,7 @@ def function(case: Case, seed: int, dtype: torch.dtype) -> tuple[Any, np.ndarray
     return (lambda label: table[label]), values.numpy()
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("method", ["auto", "circle", "taylor"])
 @pytest.mark.parametrize("num_goals", [1, 3])
 @pytest.mark.parametrize("dtype", [F64, C128])
@@ -514,6 +518,7 @@ def test_weighted_marginals(dtype: torch.dtype, num_goals: int) -> None:
         )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("num_goals", [1, 3])
 def test_gradients_reach_relations_and_functions(num_goals: int) -> None:
     this = case(5, num_goals)

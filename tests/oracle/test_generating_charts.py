@@ -193,6 +193,7 @@ def test_a_shift_changes_the_centres_alone(family: str, lanes: Lanes) -> None:
     assert_close(lanes.times(y, lanes.exponential(others - centres)), x)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_potentials_of_any_size(family: str) -> None:
     """Sizes are those of moments about 0: of central ones nothing may be left."""
@@ -280,6 +281,7 @@ def test_nearly_certain_trees_keep_their_digits(family: str) -> None:
     assert float(((x - truth).abs() / size)[2:].max()) < 1e-10
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_gradients(family: str) -> None:
     g = seeded(10)

@@ -76,6 +76,7 @@ def test_atis(grammar_file: Callable[[str], Path]) -> None:
         assert Grammar.from_text(grammar.to_text(format)).rules == grammar.rules
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "symbols", "binary"), [("R0", 98, 4240), ("R2", 3091, 13657)])
 def test_wsj(grammar_file: Callable[[str], Path], name: str, symbols: int, binary: int) -> None:
     grammar = Grammar.load(grammar_file(f"wsj.eng.{name}.gr.xz"))

@@ -50,6 +50,7 @@ def test_english_is_proper_and_consistent():
     assert 6 < found.expectations.length < 12
 
 
+@pytest.mark.exhaustive
 def test_every_sentence_of_the_corpus_has_a_tree():
     english, corpus = library.load("english"), library.sentences("corpus")
     assert len(corpus) >= 400

@@ -60,6 +60,7 @@ def test_shapes(name: str, seed: int) -> None:
         assert not any(rule.arity == 1 and isinstance(rule.rhs[0], str) for rule in rules)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", FORMS)
 def test_trees_come_back(name: str) -> None:
     """Samples of the new grammar, brought back at random, are samples of the original."""
@@ -138,6 +139,7 @@ def test_ranges(log: float) -> None:
         )
 
 
+@pytest.mark.exhaustive
 def test_long_rules_do_not_recurse() -> None:
     right = (*("A",) * 300, Terminal("b"))
     grammar = Grammar("S", [Rule("S", right), Rule("A", ()), Rule("A", (Terminal("a"),))])

@@ -52,6 +52,7 @@ def naive(
     return choices, probability
 
 
+@pytest.mark.few(16)
 @pytest.mark.parametrize("end", [False, True])
 @pytest.mark.parametrize("order", range(4))
 @pytest.mark.parametrize("corpus", CORPORA)

@@ -79,6 +79,7 @@ def test_the_best_tree_is_the_best_of_all(seed: int, negative: bool, method: Any
     assert_close(truth.score(tree, method), truth.best(method), rtol=1e-8)
 
 
+@pytest.mark.exhaustive
 def test_cases_have_what_they_are_there_for():
     """Otherwise the test above would show little."""
     seen: Counter[str] = Counter()

@@ -300,6 +300,7 @@ def test_a_sample_has_the_frequencies_of_the_model():
     assert len(model.sample(0, seeded(0))) == 0
 
 
+@pytest.mark.exhaustive
 def test_em_on_a_sample_reaches_the_likelihood_of_its_model():
     rng = np.random.default_rng(4)
     rules = [("S", "A", "S"), ("S", "A", "A")], [("A", x) for x in "xyz"]

@@ -308,6 +308,7 @@ def test_marginals_out_of_range():
     assert_close(analyses.log_partition, 4 * math.log(1e-300) + math.log(4))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("method", METHODS)
 def test_threads_change_nothing(method: Any, monkeypatch: pytest.MonkeyPatch):
     case = treebank_case(3)

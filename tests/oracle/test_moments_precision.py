@@ -45,6 +45,7 @@ def worst(found: Moments, truth: list[Fraction]) -> float:
     return max(errors)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("seed", "offset"), [(0, 0), (1, 0), (2, 100), (3, -1000)])
 def test_order_20_on_200_words_has_8_digits(method: str, seed: int, offset: int) -> None:
@@ -109,6 +110,7 @@ def test_rare_labels_of_great_value(method: str) -> None:
         assert worst(found, truth) < 1e-8
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("order", [40, 80, 150])
 def test_high_orders_are_right_or_refused(order: int) -> None:
     nodes, pairs, values = integer_chain(60, 2, seed=11)

@@ -155,6 +155,7 @@ def test_hamming_objective_of_other_parts() -> None:
         )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("case", [CHAINS[0], segments()], ids=str)
 def test_hamming_objective_by_differences(case: Case) -> None:
     event, _ = Enumerated(case).gold(5)
@@ -224,6 +225,7 @@ def test_labels_of_positions(case: Case, which: str) -> None:
     agree(case.variant(which), label_marginals, truth)
 
 
+@pytest.mark.few(8)
 @variants
 @families
 def test_risk_and_its_variance(case: Case, which: str) -> None:
@@ -298,6 +300,7 @@ def test_entropy_and_its_gradient(case: Case, which: str) -> None:
     assert (found >= 0).tolist() == Enumerated(case).possible
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", FAMILIES, ids=str)
 def test_entropy_by_differences(case: Case) -> None:
     inputs = tuple(case.leaves().arguments.values())

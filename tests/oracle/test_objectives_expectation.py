@@ -71,6 +71,7 @@ def criterion(
     return total
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("divergence", ["kl", "squared"])
 @variants
 @families
@@ -101,6 +102,7 @@ def test_model_expectations(case: Case) -> None:
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("case", [chain(), segments()], ids=str)
 def test_criterion_by_differences(case: Case) -> None:
     tokens, targets, weights = features(case)

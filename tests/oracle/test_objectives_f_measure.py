@@ -65,6 +65,7 @@ def f_measure(
     return oracle.mean(values)
 
 
+@pytest.mark.few(12)
 @gammas
 @variants
 @families
@@ -103,6 +104,7 @@ def test_parts_that_are_right_but_not_counted() -> None:
         expected_f(case.distribution(), correct, size, GOLD)
 
 
+@pytest.mark.few(10)
 @gammas
 @variants
 @pytest.mark.parametrize("case", CHAINS, ids=str)
@@ -169,6 +171,7 @@ def test_labelled_spans_of_trees() -> None:
     agree(case, lambda d: expected_f_of_event(d, event, counted=counted), truth)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("case", [chain(), segments()], ids=str)
 def test_derivatives_by_differences(case: Case) -> None:
     correct, size = functions(case)
@@ -301,6 +304,7 @@ def truncated(
     return oracle.mean(values)
 
 
+@pytest.mark.few(4)
 @variants
 @pytest.mark.parametrize("case", [*CHAINS[:2], segments(), span_trees()], ids=str)
 def test_series_as_printed(case: Case, which: str) -> None:

@@ -61,6 +61,7 @@ FINITE = [
 ]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("text", FINITE)
 @pytest.mark.parametrize("logs", [False, True])
 def test_finite_languages(text: str, logs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,6 +160,7 @@ INFINITE = [
 ]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("text", INFINITE)
 @pytest.mark.parametrize("logs", [False, True])
 def test_infinite_languages(text: str, logs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,6 +381,7 @@ def test_what_is_no_sentence(unchecked: None) -> None:
         parser.prefix_log_probs(Lattice([(0, 1, "a")]))  # type: ignore[arg-type]
 
 
+@pytest.mark.exhaustive
 def test_a_grammar_of_a_treebank(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = data_dir / "grammars" / "wsj.eng.R2.gr.xz"
     if not path.exists():

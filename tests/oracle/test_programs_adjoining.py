@@ -213,6 +213,7 @@ def test_tree_adjoining_derives_equal_numbers_of_four_letters_once(n: int):
     assert_close(forest.expected_counts("auxiliary"), [float(n)])
 
 
+@pytest.mark.exhaustive
 def test_tree_adjoining_rejects_all_other_strings():
     grammar = counting_language({("initial",): 0.0, ("auxiliary",): 0.0, ("skip",): 0.0})
     rng = np.random.default_rng(0)

@@ -101,6 +101,7 @@ def ground(
     return programs.load("earley").ground(facts)
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("seed", seeds(5))
 @pytest.mark.parametrize("empty", [True, False])
 @pytest.mark.parametrize(("size", "least"), [(0, 0), (1, 2), (3, 4), (5, 20)])
@@ -249,6 +250,7 @@ def atis(data_dir: Path) -> tuple[dict, list[tuple[int, list[str]]]]:
     return {"start": [("SIGMA",)], **programs.earley_rules(rules)}, sentences
 
 
+@pytest.mark.exhaustive
 def test_earley_counts_the_parses_of_atis(atis: tuple[dict, list[tuple[int, list[str]]]]):
     grammar, sentences = atis
     chosen = [s for s in sentences if len(s[1]) <= 6] + [max(sentences)]

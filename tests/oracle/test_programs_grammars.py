@@ -249,6 +249,7 @@ def crosses(a: tuple[int, int], b: tuple[int, int]) -> bool:
     return bool(inside_a & inside_b) and not (inside_a <= inside_b or inside_b <= inside_a)
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("size", "least"), SIZES)
 @pytest.mark.parametrize("num_brackets", [0, 1, 3])
@@ -310,6 +311,7 @@ def beam_search(facts: dict, words: list[str], width: int) -> list[Derivation]:
     return finished
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("size", "least"), SIZES)
 @pytest.mark.parametrize("beam", [None, {"state": 10_000}])

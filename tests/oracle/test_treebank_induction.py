@@ -285,6 +285,7 @@ def test_weights_are_relative_frequencies(
     assert_close(list(sums.values()), [1.0] * len(sums))
 
 
+@pytest.mark.exhaustive
 @given(
     st.lists(trees(words=ODD_WORDS), min_size=1, max_size=4),
     ORDERS,

@@ -290,6 +290,7 @@ def test_counting_refuses_a_word_without_a_tag():
 # Data
 
 
+@pytest.mark.exhaustive
 def test_every_tree_of_the_penn_sample_comes_back(data_dir: Path, unchecked: None):
     folder = data_dir / "ptb_sample"
     if not folder.is_dir():
