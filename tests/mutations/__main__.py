@@ -19,7 +19,7 @@ from tests.mutations.run import PASSED, ROOT, Verdict, judge, run_tests
 def main() -> int:
     options = _options()
     faults = [fault for fault in FAULTS if not options.only or fault.name in options.only]
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 160)
     if options.list:
         console.print(_listing(faults))
         return 0
