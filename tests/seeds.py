@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from random import Random
-from typing import TypeVar
 
 import pytest
-
-T = TypeVar("T")
 
 # Seeds of a grid in the default tier. Three find nearly every fault that more seeds find: see
 # tests/mutations, which checks that.
@@ -22,14 +19,6 @@ def seeds(start: int, stop: int | None = None, *, few: int = FEW) -> range:
     """range(start) or range(start, stop); in the default tier its first `few` numbers."""
     whole = range(start) if stop is None else range(start, stop)
     return whole if exhaustive else whole[:few]
-
-
-def some(values: Sequence[T], few: int = FEW) -> Sequence[T]:
-    """All `values`; in the default tier `few` of them, the first, the last and between them."""
-    if exhaustive or len(values) <= few:
-        return values
-    places = [round(k * (len(values) - 1) / max(few - 1, 1)) for k in range(few)]
-    return [values[place] for place in places]
 
 
 def examples(many: int) -> int:
