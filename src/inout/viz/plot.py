@@ -19,7 +19,7 @@ Points: TypeAlias = Sequence[tuple[float, float]]
 _LEFT, _WIDTH = 70.0, 520.0  # of the area where the lines are
 _TITLED, _PLAIN = 40.0, 14.0  # room above it
 _BELOW, _NOTE, _KEY, _ROW = 52.0, 12.0, 26.0, 20.0  # axis, letters, sample of a line, its row
-_DOTS = 40  # a line of more points has no dots
+_DOTS = 64  # a line of more points has no dots
 
 # Told apart by most who see fewer colours: hues differ, and so does their lightness.
 _LIGHT = ("#2b6be0", "#d97700", "#0f8a6d", "#c2255c", "#7a4fd0", "#8a5a2b", "#1490b5", "#5d6b7a")
@@ -53,7 +53,7 @@ def line_chart(
     none. `across` and `up` name the axes, whose ranges are those of the points by default; what
     lies outside a given range is not drawn. With `step` a value holds until the next point.
     `dashed` names lines to be dashed; `faint` gives thin lines in the colour of a series, such as
-    the single runs beside their median. Lines of at most 40 points have dots with their values.
+    the single runs beside their median. Lines of at most 64 points have dots with their values.
 
     >>> picture = line_chart({"a": [(0, 1), (1, 3)], "b": [(0, 2), (1, 2)]}, across="x", up="y")
     >>> picture.count('class="io-dot"'), picture.count('class="io-name"')
