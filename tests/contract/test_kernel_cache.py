@@ -8,6 +8,7 @@ import pytest
 from numba.core import caching as numba_caching
 from numba.core import config
 
+from inout._core.compilation import watching
 from inout._core.cpu import caching
 
 INNER = """
@@ -65,7 +66,7 @@ def _hits(function):
 
 def test_an_edit_in_an_imported_file_compiles_again(toy):
     heard = []
-    with caching.watching(heard.append):
+    with watching(heard.append):
         assert _load()(1) == 3
         assert heard == ["toy.cpu.outer.twice"]
         again = _load()

@@ -1,4 +1,4 @@
-"""Where compiled code is kept, when it is still good, and who hears that some is missing.
+"""Where compiled code is kept, and when it is still good.
 
 numba keeps code as long as the file of the function itself does not change. But the code of
 imported functions becomes part of a kernel, and so do imported constants. Here the name of the file
@@ -9,10 +9,8 @@ imports, directly or not.
 from __future__ import annotations
 
 import hashlib
-import logging
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from inspect import getfile
 from pathlib import Path
@@ -20,22 +18,11 @@ from typing import Any
 
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 
-_LOG = logging.getLogger("inout")
+from inout._core.compilation import tell
+
 _FROM = re.compile(rb"^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)", re.MULTILINE)
 _IMPORT = re.compile(rb"^[ \t]*import[ \t]+([^\n]+)", re.MULTILINE)
 _WORD = re.compile(rb"[\w.]+")
-
-_watchers: list[Callable[[str], None]] = []
-
-
-@contextmanager
-def watching(started: Callable[[str], None]) -> Iterator[None]:
-    """Calls `started` with the name of each function that is compiled inside, before it is."""
-    _watchers.append(started)
-    try:
-        yield
-    finally:
-        _watchers.remove(started)
 
 
 @cache
@@ -118,10 +105,7 @@ class KernelCache(FunctionCache):
         self._ensure_open()
         found = super().load_overload(sig, target_context)
         if found is None:
-            name = f"{self._function.__module__}.{self._function.__qualname__}"
-            _LOG.info("compiling %s", name)
-            for started in tuple(_watchers):
-                started(name)
+            tell(f"{self._function.__module__}.{self._function.__qualname__}")
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:

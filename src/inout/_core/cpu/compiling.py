@@ -2,19 +2,68 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
 from numba import njit
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 
 from inout._core.cpu.caching import KernelCache
+
+
+class _Linked(JITCodeLibrary):
+    """Code that is only linked into other code: optimised there, as a part of it, and not before.
+
+    numba would optimise a function and make machine code of it, then again as a part of each
+    caller, and of each caller's caller.
+    """
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._verify_declare_only_symbols()
+        self._finalized = True
+
+    @property
+    def codegen(self) -> Any:
+        """Of the code generator, only what keeps the objects of interpreted code is asked for."""
+        return _NoObjects
+
+
+class _NoObjects:
+    @staticmethod
+    def set_env(name: str, environment: Any) -> None:
+        """Does nothing: compiled code refers to no objects."""
+
+
+class _KernelCompiler(Compiler):
+    """numba's compiler without garbage collection, which would walk over all of torch each time."""
+
+    def compile_extra(self, func: Callable[..., Any]) -> Any:
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            return super().compile_extra(func)
+        finally:
+            if collecting:
+                gc.enable()
+
+
+class _InnerCompiler(Compiler):
+    def compile_extra(self, func: Callable[..., Any]) -> Any:
+        self.state.library = _Linked(self.state.targetctx.codegen(), func.__qualname__)
+        return super().compile_extra(func)
 
 
 def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Compiles a function at its first call, and keeps the code on disk; releases Python's lock."""
     if function is None:
         return lambda function: compiled(function, **options)
-    dispatcher = njit(nogil=True, **options)(function)
+    dispatcher = njit(nogil=True, pipeline_class=_KernelCompiler, **options)(function)
     dispatcher._cache = KernelCache(function)
     return dispatcher
 
@@ -25,5 +74,5 @@ def inner(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     The code is part of its callers', and kept with them.
     """
     options |= {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    decorate = njit(**options)
+    decorate = njit(pipeline_class=_InnerCompiler, **options)
     return decorate if function is None else decorate(function)

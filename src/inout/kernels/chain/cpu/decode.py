@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.chain.cpu.logspace import block_at
 from inout.kernels.forest.cpu.sample import GAMMA, SHIFT_53, UNIT_53, mix
 
@@ -58,7 +58,7 @@ def viterbi(emissions, transitions, lengths, lo, hi, labels, scores):
                 label = pointers[t, label]
 
 
-@compiled
+@inner
 def merge_best(scores, counts, added, k, merged, origin):
     """The k best of scores[i, :counts[i]] + added[i] over all i, best first; how many there are.
 

@@ -10,11 +10,11 @@ import math
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.math.cpu.exponential import FAST, exp_below
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def log_sum(values):
     """log of the sum of exp(values), -inf for none."""
     top = values[0]
@@ -28,7 +28,7 @@ def log_sum(values):
     return top + math.log(total)
 
 
-@compiled
+@inner
 def block_at(transitions, b, t):
     """The transitions of element b from position t - 1 to t."""
     return transitions[
@@ -36,7 +36,7 @@ def block_at(transitions, b, t):
     ]
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def step(alpha, block, tops, totals, following):
     """following[j] = log of the sum over i of exp(alpha[i] + block[i, j]), in float64."""
     size = alpha.shape[0]
@@ -79,7 +79,7 @@ def forward(chains, b):
     return log_sum(alphas[length - 1]), alphas
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def collect(row, ahead, base, terms, pairs):
     """pairs[j] = exp(base + row[j] + ahead[j]), at most 1, and terms[j] = row[j] + ahead[j]."""
     for j in range(ahead.shape[0]):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.math.cpu.exponential import FAST, exp_below
 from inout.kernels.math.cpu.extremes import largest, smallest
 from inout.kernels.math.cpu.products import add_product_of_columns
@@ -59,14 +59,14 @@ class Parts(NamedTuple):
     pairs: Array  # [b n-1 s s] or, stationary, [b 1 s s]
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def exponentiate(block, shift, factors):
     """factors = exp(block - shift), both flat: one long loop, which vectorises at any size."""
     for k in range(block.shape[0]):
         factors[k] = exp_below(block[k] - shift)
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def spread(alpha, factors, total):
     """total[j] = sum over i of alpha[i] factors[i, j]."""
     size = factors.shape[0]
@@ -84,7 +84,7 @@ def spread(alpha, factors, total):
             total[j] += weight * factors[i, j]
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def emit(emission, total, alpha):
     """Sets alpha to total * exp(emission), scaled; returns (scale, shift, smallest entry).
 
@@ -100,7 +100,7 @@ def emit(emission, total, alpha):
     return scale, shift, smallest(alpha)
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def bound_losses(emission, shift, scale, limits, carried, alpha, lost):
     """Sets lost[j] so that alpha[j] + lost[j] is at least the true weight; whether that is much.
 
@@ -179,7 +179,7 @@ def forward(chains, lo, hi, limits, messages):
                 messages.log_z[b] = log_sum + math.log(whole)
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def collect(factors, alpha, beta, back, grad):
     """grad[i, j] = alpha[i] factors[i, j] beta[j], and back[i] = its sum over j / alpha[i]."""
     for i in range(factors.shape[0]):
@@ -192,7 +192,7 @@ def collect(factors, alpha, beta, back, grad):
         back[i] = total
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def look_ahead(emission, beta, ahead):
     """ahead[j] = beta[j] exp(emission[j] - its largest)."""
     shift = largest(emission)
@@ -200,14 +200,14 @@ def look_ahead(emission, beta, ahead):
         ahead[j] = beta[j] * exp_below(emission[j] - shift)
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def share_out(alpha, beta, weight, grad):
     """grad[j] = weight alpha[j] beta[j]."""
     for j in range(alpha.shape[0]):
         grad[j] = weight * alpha[j] * beta[j]
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def scale_by(values, factor, out):
     """out = factor * values."""
     for j in range(values.shape[0]):
@@ -272,7 +272,7 @@ def backward(chains, transposed, lo, hi, exact, messages, weights, gradients, sl
             add_product_of_columns(scaled[:last], ahead[:last], gradients.pairs[place, 0])
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def dot(x, y):
     """Scalar product."""
     total = x[0] * y[0]
@@ -281,7 +281,7 @@ def dot(x, y):
     return total
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def pair_marginals(chains, messages, b, out):
     """Fills out [n-1 s s] with the marginals of the pairs of element b, 0 beyond its length."""
     emissions, alphas, betas = chains.emissions, messages.alphas, messages.betas

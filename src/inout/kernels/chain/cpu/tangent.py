@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.chain.cpu.scaled import Array, dot, pair_marginals, scale_by, share_out, spread
 from inout.kernels.chain.cpu.scaled import look_ahead as meet
 from inout.kernels.math.cpu.exponential import FAST
 from inout.kernels.math.cpu.products import add_product_of_columns
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def look_back(pairs, u_pairs, f, total):
     """total[j] = sum over i of pairs[i, j] (f[i] + u_pairs[i, j])."""
     total[:] = 0
@@ -29,7 +29,7 @@ def look_back(pairs, u_pairs, f, total):
             total[j] += pairs[i, j] * (f[i] + u_pairs[i, j])
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def look_ahead(pairs, u_pairs, f, h, mean, weight, total, out):
     """out = weight * pairs * (f[i] + u + h[j] - mean); total[i] = sum_j pairs (u + h[j])."""
     for i in range(pairs.shape[0]):
@@ -41,7 +41,7 @@ def look_ahead(pairs, u_pairs, f, h, mean, weight, total, out):
         total[i] = row
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def centre(values, masses):
     """Subtract the mean of `values` under `masses` (which sum to one) and return it."""
     mean = values[0] * 0
@@ -52,7 +52,7 @@ def centre(values, masses):
     return mean
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def pair_mean(pairs, u_pairs, h):
     """Sum over i, j of pairs (u_pairs + h[j])."""
     total = h[0] * 0
@@ -97,7 +97,7 @@ def covariances(nodes, pairs, length, u_nodes, u_pairs, weight, node_out, pair_o
     return expected
 
 
-@compiled
+@inner
 def node_marginals(alphas, betas, length, nodes):
     """Fills nodes [n s], up to the length, with the marginals of the labels of one chain."""
     one = alphas.dtype.type(1)
@@ -126,14 +126,14 @@ def specific_covariances(chains, lo, hi, messages, direction, weights, out, expe
         )  # fmt: skip
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def multiply(x, y, factor, shift, out):
     """out = factor * x * (y - shift)."""
     for k in range(x.shape[0]):
         out[k] = factor * x[k] * (y[k] - shift)
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def add_product(x, y, out):
     """out = x * (out + y); returns the sum of out."""
     total = x[0] * 0
@@ -152,7 +152,7 @@ class Matrices(NamedTuple):
     changes_transposed: Array
 
 
-@compiled
+@inner
 def stationary_element(chains, b, messages, matrices, u_nodes, weight, node_out, sums, place):
     """As `covariances`, for one block of factors [s s] at all positions, from alphas and betas.
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.math.cpu.heap import (  # fmt: skip
     CHILD,
     FIRST,
@@ -77,7 +77,7 @@ class Trees(NamedTuple):
     node_places: NDArray[np.int64]  # [nodes]
 
 
-@compiled(forceinline=True)
+@inner(forceinline=True)
 def edge_weight(forest, edge):
     """Weight of the best derivation with this edge at its top, without the head's own weight."""
     weight = 0.0
@@ -107,7 +107,7 @@ def viterbi(forest):
         pointer[item] = chosen if highest > -np.inf else -1
 
 
-@compiled(forceinline=True)
+@inner(forceinline=True)
 def sift_down(items, begin, size, hole):
     """Move the entry at `hole` down to its place in the heap of `size` entries at `begin`."""
     heap_weights, heap_edges = items.heap_weights, items.heap_edges
@@ -132,7 +132,7 @@ def sift_down(items, begin, size, hole):
     heap_edges[begin + hole] = edge
 
 
-@compiled
+@inner
 def open_item(item, forest, items):
     """Heap the best derivation of every edge of the item but the best edge, in O(edges)."""
     begin = forest.edge_offsets[item]
@@ -150,7 +150,7 @@ def open_item(item, forest, items):
     items.state[item, OPENED] = 1
 
 
-@compiled
+@inner
 def add_candidate(new, last, position, child, item, forest, state, nodes):
     """Whether node `new`, which is `last` with another child at `position`, is a candidate."""
     links = nodes.links
@@ -174,7 +174,7 @@ def add_candidate(new, last, position, child, item, forest, state, nodes):
     return True
 
 
-@compiled
+@inner
 def take_next(new, item, begin, items, nodes):
     """Whether node `new` was used to make the best candidate of the item its next derivation."""
     state, waiting, heap_weights, heap_edges = items
@@ -272,7 +272,7 @@ def search(forest, root, k, max_nodes, items):
     return found, nodes
 
 
-@compiled
+@inner
 def push_parts(forest, item, node, nodes, stack, depth):
     """Pushes the derived tails of a derivation, rightmost first: (the stack, its depth).
 

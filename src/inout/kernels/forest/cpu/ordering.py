@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 
 # What stands for the level of an item that has none: not met yet, being worked on, or without
 # any derivation.
@@ -40,7 +40,7 @@ def group_by_head(heads, tail_offsets, tails, num_items):
     return edge_offsets, new_tail_offsets, new_tails
 
 
-@compiled
+@inner
 def set_level(item, is_axiom, edge_offsets, tail_offsets, tails, level, live):
     """Whether all edges of the item are live; sets its level and theirs, given the tails' levels.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import config
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 
 # The cores this process may use, unless the variable of that name says otherwise.
 NUM_THREADS: int = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
@@ -81,7 +81,7 @@ def alias_tables(edge_offsets, probabilities, accept, alias):
                 alias[work[i]] = heaviest
 
 
-@compiled
+@inner
 def mix(x):
     """A one-to-one scrambling of the 64 bits: the output function of splitmix64."""
     x = (x ^ (x >> SHIFT_1)) * FACTOR_1

@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 
 STEP = 256 * math.log(2.0)
 # STEP in two parts, the first with 20 spare bits, so that x * STEP_HIGH is exact.
@@ -30,7 +30,7 @@ PRODUCT_HIGH, PRODUCT_LOW = 2.0**512, 2.0**-512
 LOG_DOT, COUNT, COUNT_DOT = 0, 1, 2
 
 
-@compiled(error_model="numpy")
+@inner(error_model="numpy")
 def normalise(m, x):
     """(m, x) with m brought into [2**-128, 2**128); m >= 0."""
     if m == 0.0:
@@ -44,7 +44,7 @@ def normalise(m, x):
     return m, x
 
 
-@compiled(error_model="numpy")
+@inner(error_model="numpy")
 def add_scaled(m, x, n, y):
     """The sum of two values whose exponents differ."""
     m, x = normalise(m, x)
@@ -60,7 +60,7 @@ def add_scaled(m, x, n, y):
     return m, x
 
 
-@compiled(error_model="numpy")
+@inner(error_model="numpy")
 def scaled_exp(w):
     """exp(w) as a pair."""
     if w == -np.inf:
@@ -73,7 +73,7 @@ def scaled_exp(w):
     return normalise(math.exp(rest), x)
 
 
-@compiled(error_model="numpy")
+@inner(error_model="numpy")
 def product(first, last, tails, mantissas, exponents, scaled):
     """The product of the values of tails[first:last]; `scaled`: whether any exponent is not 0."""
     m, x = 1.0, 0.0
@@ -89,7 +89,7 @@ def product(first, last, tails, mantissas, exponents, scaled):
     return m, x
 
 
-@compiled(error_model="numpy")
+@inner(error_model="numpy")
 def ordinary(m, x):
     """m * 2**(256 x) as one float, for pairs known to be of ordinary size."""
     while x > 0.0 and 0.0 < m < np.inf:

@@ -16,13 +16,13 @@ import math
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 
 NOTHING = -(1 << 28)
 FLAGS = {"reassoc", "contract"}  # sums of products may be taken in any order
 
 
-@compiled(fastmath=FLAGS)
+@inner(fastmath=FLAGS)
 def normalise(values, start, end):
     """Brings the largest of values[start:end] to the range from 1/2 to 1: the exponent taken."""
     largest = 0.0
@@ -42,7 +42,7 @@ def normalise(values, start, end):
     return exponent
 
 
-@compiled(fastmath=FLAGS)
+@inner(fastmath=FLAGS)
 def add_scaled(target, first, size, exponent, source, source_first, source_exponent):
     """Adds source · 2^source_exponent to target · 2^exponent: the target's new exponent."""
     into, added = target[first : first + size], source[source_first : source_first + size]
@@ -75,7 +75,7 @@ def find_block_exponents(offsets, group_rules, parameters, found):
                 found[rule] = math.frexp(largest)[1]
 
 
-@compiled
+@inner
 def scale_for(block_exponent):
     """The power of two to multiply with ahead of a block, for products that are in range.
 
@@ -88,7 +88,7 @@ def scale_for(block_exponent):
     return 0
 
 
-@compiled(fastmath=FLAGS)
+@inner(fastmath=FLAGS)
 def sum_of_edges(graph, starts, values, exponents, group, left_size, right_size, outer):
     """Σ of the outer products [m_b m_c] of a group's edges: their exponent."""
     ends, lefts, rights = graph[2], graph[3], graph[4]
@@ -123,7 +123,7 @@ def sum_of_edges(graph, starts, values, exponents, group, left_size, right_size,
     return total
 
 
-@compiled(fastmath=FLAGS)
+@inner(fastmath=FLAGS)
 def dot(left, first, right, second, size):
     """Σ left[first + x] · right[second + x]."""
     ones, others = left[first : first + size], right[second : second + size]
@@ -238,7 +238,7 @@ def outside(grammar, graph, parameters, starts, values, exponents, outs, out_exp
             )
 
 
-@compiled
+@inner
 def ldexp(value, exponent):
     """value · 2^exponent for any exponent."""
     return math.ldexp(value, min(max(exponent, -3000), 3000))
@@ -315,7 +315,7 @@ def reach(grammar, graph, exponents, heights, spread, owners, worst):
                 heights[right] = log_of_sum(heights[right], to_right + low)
 
 
-@compiled
+@inner
 def log_of_sum(first, second):
     """log₂(2^first + 2^second)."""
     if first < second:

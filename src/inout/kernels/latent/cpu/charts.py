@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 
 
-@compiled
+@inner
 def longer(row):
     """The row with room for twice as much."""
     made = np.empty(2 * row.shape[0], row.dtype)
@@ -15,7 +15,7 @@ def longer(row):
     return made
 
 
-@compiled
+@inner
 def longer_spans(rows):
     """The same for rows of two."""
     made = np.empty((2 * rows.shape[0], 2), rows.dtype)

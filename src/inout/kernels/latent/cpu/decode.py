@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.forest.cpu.sample import GAMMA, mix
 from inout.kernels.sparse.cpu.sample import draw, next_uniform
 
@@ -54,7 +54,7 @@ def walk(graph, choices, root, items, groups):
     return count
 
 
-@compiled
+@inner
 def weigh_edges(grammar, graph, first_groups, starts, logs, item, value, sums):
     """Writes the running totals of the shares of an item's edges: how many there are.
 
@@ -79,7 +79,7 @@ def weigh_edges(grammar, graph, first_groups, starts, logs, item, value, sums):
     return count
 
 
-@compiled
+@inner
 def draw_values(grammar, graph, starts, logs, item, value, group, edge, uniform, sums):
     """The latent values of both children of an edge."""
     rules, sizes, offsets, parameters = grammar

@@ -11,10 +11,10 @@ import math
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 
 
-@compiled
+@inner
 def add(values, exponents, place, value, exponent):
     """Adds value · 2^exponent to one entry."""
     if value == 0.0:
@@ -30,7 +30,7 @@ def add(values, exponents, place, value, exponent):
     values[place], exponents[place] = total, own + more if total != 0.0 else 0
 
 
-@compiled
+@inner
 def copy(values, exponents, place, parameters, first, size):
     """Entries from parameters."""
     for x in range(size):
@@ -38,7 +38,7 @@ def copy(values, exponents, place, parameters, first, size):
         values[place + x], exponents[place + x] = value, exponent
 
 
-@compiled
+@inner
 def sum_of_edges(graph, starts, values, exponents, group, left_size, right_size, outer, powers):
     """Σ of the outer products [m_b m_c] of a group's edges."""
     ends, lefts, rights = graph[2], graph[3], graph[4]
@@ -164,7 +164,7 @@ def add_up(places, rows, values, exponents, factors, factor_exponents, totals, t
         )  # fmt: skip
 
 
-@compiled
+@inner
 def ldexp(value, exponent):
     """value · 2^exponent for any exponent."""
     return math.ldexp(value, min(max(exponent, -3000), 3000))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import inner
 
 
-@compiled(inline="always")
+@inner(inline="always")
 def _is_worse(values, size, a, b):
     """Whether element a should be left out rather than b; of equal ones the later in order."""
     if values[a] != values[b]:
@@ -15,7 +15,7 @@ def _is_worse(values, size, a, b):
     return a % size > b % size or (a % size == b % size and a > b)
 
 
-@compiled
+@inner
 def _sift(heap, count, values, size):
     """Put the root of a heap, whose worst element is to be at the root, into its place."""
     place = 0
@@ -31,7 +31,7 @@ def _sift(heap, count, values, size):
         place = worst
 
 
-@compiled
+@inner
 def choose(values, allowed, size, wanted, heap, active):
     """Mark the `wanted` elements with the largest values above -inf; returns how many are new."""
     count = 0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.lattice.cpu.histories import IS_FULL, child, row
 
 
-@compiled
+@inner
 def _shown(streams, inputs, strings, s, node, latest):
     """The symbols that stream s shows of a context, the latest first; returns their number."""
     shows, places, widths, pairs, next_input, lengths, ranges, num_actions, deepest = streams

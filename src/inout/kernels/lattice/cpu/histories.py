@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 SHIFT = np.uint64(32)
@@ -16,7 +16,7 @@ NODES, WEIGHTS, IS_FULL = 0, 1, 2
 GROW_NOTHING, GROW_NODES, GROW_ROWS = 0, 1, 2
 
 
-@compiled(inline="always")
+@inner(inline="always")
 def _slot(key, size):
     code = np.uint64(key) * MULTIPLIER
     return np.int64((code ^ (code >> SHIFT)) & np.uint64(size - 1))
@@ -68,7 +68,7 @@ def child(keys, values, row_starts, counts, stride, node, symbol, grow):
     return values[slot]
 
 
-@compiled
+@inner
 def row(row_starts, counts, node, width, num_weights, grow):
     """Where the weights of a node begin, -1 if it has none; new ones if `grow`."""
     if node < 0:

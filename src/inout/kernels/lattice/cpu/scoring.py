@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.lattice.cpu.histories import GROW_NODES, GROW_ROWS, child, row
 from inout.kernels.math.cpu.exponential import FAST
 
 
-@compiled
+@inner
 def remember(streams, table, stars, strings, inputs, first, last, history, memory, walked, grow):
     """The histories of new contexts first to last, which differ from ⋆…⋆."""
     shows, places, widths, pairs, next_input, lengths, ranges, num_actions, deepest = streams
@@ -52,7 +52,7 @@ def remember(streams, table, stars, strings, inputs, first, last, history, memor
                     )  # fmt: skip
 
 
-@compiled
+@inner
 def find_rows(streams, table, num_weights, history, nodes, first, given, grow, found):
     """The rows of weights that score the actions of a column after each of some contexts."""
     symbols, places, widths, pairs, next_input, lengths, ranges, num_actions, deepest = streams
@@ -75,7 +75,7 @@ def find_rows(streams, table, num_weights, history, nodes, first, given, grow, f
                 has_row |= found[slot, f] >= 0
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def score(
     found, nodes, lens, escape, emissions, emission_row, places, first, size, weights, scores
 ):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.lattice.cpu.choice import choose
 from inout.kernels.lattice.cpu.histories import IS_FULL
 from inout.kernels.lattice.cpu.scoring import find_rows, remember, score
@@ -127,7 +127,7 @@ def select(graph, histories, grow, emissions, rule, targets, nodes, slots, edges
                 return
 
 
-@compiled
+@inner
 def _spelling(targets, b, by):
     """What the paths of example b are to spell; see `sums`."""
     symbols, strings, offsets, written, aims = targets
@@ -137,7 +137,7 @@ def _spelling(targets, b, by):
     return symbols, string, written, aims
 
 
-@compiled
+@inner
 def _scratch(scratch_sizes, num_columns, by, targets):
     """Room for what is known while a column is made: of slots, classes, elements and contexts."""
     most_slots, most_elements, most_sources = scratch_sizes
@@ -167,7 +167,7 @@ def _scratch(scratch_sizes, num_columns, by, targets):
     )  # fmt: skip
 
 
-@compiled
+@inner
 def _begin(v, c, symbol, begins, nodes, spelling):
     """The beginning: the one context of a column without sources."""
     forward, aims = nodes[7], spelling[3]
@@ -178,7 +178,7 @@ def _begin(v, c, symbol, begins, nodes, spelling):
         aims[v, 0] = 0.0
 
 
-@compiled
+@inner
 def _put(v, c, symbol, length, histories, nodes):
     """A context that continues no other: the beginning, or ⋆…⋆, of which nothing is known."""
     _, parents, symbols, lens, is_anchored, columns, lcs, _, history = nodes
@@ -187,7 +187,7 @@ def _put(v, c, symbol, length, histories, nodes):
     history[v] = histories.ravel()
 
 
-@compiled
+@inner
 def _link(c, first, size, base, last, made_from, slot_nodes, order, classes, nodes):
     """What contexts base to last of column c continue, and by which action."""
     _, parents, symbols, _, is_anchored, columns, _, _, _ = nodes
@@ -199,7 +199,7 @@ def _link(c, first, size, base, last, made_from, slot_nodes, order, classes, nod
         symbols[v], columns[v], is_anchored[v] = first + e % size, c, anchored[k]
 
 
-@compiled
+@inner
 def _lead(size, num_classes, order, starts, into, edge_targets):
     """Each edge leads to the context that its element goes into."""
     for k in range(num_classes):

@@ -8,12 +8,12 @@ lexicographic order, the last symbol first, ⋆ above all others, so the last of
 
 from __future__ import annotations
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import inner
 
 UNBOUNDED = 1 << 30
 
 
-@compiled
+@inner
 def _compare(strings, u, v):
     """(-1, 0 or 1 as string u is before, equal to or behind v; their longest common suffix)."""
     parents, symbols, lens, columns, top = strings
@@ -30,7 +30,7 @@ def _compare(strings, u, v):
         u, v = parents[u], parents[v]
 
 
-@compiled
+@inner
 def collect(strings, lcs, node_offsets, sources, slot_nodes, sorting):
     """The contexts of all source columns as slots; returns how many.
 
@@ -51,7 +51,7 @@ def collect(strings, lcs, node_offsets, sources, slot_nodes, sorting):
     return count
 
 
-@compiled
+@inner
 def _merge_sources(strings, num_sources, slot_nodes, order, following, heads):
     """Bring slots into one order, where those of each source begin at `heads` and have theirs."""
     ends = heads[1 : num_sources + 1].copy()
@@ -75,7 +75,7 @@ def _merge_sources(strings, num_sources, slot_nodes, order, following, heads):
     following[len(slot_nodes) - 1] = 0
 
 
-@compiled
+@inner
 def classify(nodes, sorting, lens, is_anchored, memory, anchored_only, classes):
     """Make slots whose strings are equal as far as a context remembers one class; returns how many.
 
@@ -99,7 +99,7 @@ def classify(nodes, sorting, lens, is_anchored, memory, anchored_only, classes):
     return count
 
 
-@compiled
+@inner
 def merge(size, num_classes, classes, active, base, last, lens, lcs, stack, made_from, into):
     """Appendix A, step 3: every element goes into its longest active suffix, `into`.
 

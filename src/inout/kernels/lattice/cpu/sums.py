@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import inner
 from inout.kernels.lattice.cpu.targets import action, add_logs
 from inout.kernels.math.cpu.exponential import FAST, exp_below
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def sum_classes(scores, forward, nodes, order, starts, num_classes, size, sums, spare):
     """log of the mass of each element."""
     largest, shares = spare
@@ -46,7 +46,7 @@ def sum_classes(scores, forward, nodes, order, starts, num_classes, size, sums, 
             own[i] = np.log(own[i]) + largest[i] if own[i] > 0 else -np.inf
 
 
-@compiled(fastmath={"contract"})
+@inner(fastmath={"contract"})
 def add_forward(values, into, base, last, forward, spare):
     """forward[v] = log Σ exp(values) of the elements that go into context v, base to last."""
     largest, shares = spare
@@ -74,7 +74,7 @@ def add_forward(values, into, base, last, forward, spare):
 # of it, as [v, symbols written - written[0] of its column]. See `targets`.
 
 
-@compiled
+@inner
 def _written_before(written, sources):
     """The least and the largest number of symbols written at some columns."""
     low, high = written[0, sources[0]], written[1, sources[0]]
@@ -84,7 +84,7 @@ def _written_before(written, sources):
     return low, high
 
 
-@compiled
+@inner
 def sum_targets(
     spelling, sources, first, size, nodes, columns, order, starts, num_classes, scores, sums,
     class_aims,
@@ -111,7 +111,7 @@ def sum_targets(
             class_aims[k, t - low] = total
 
 
-@compiled
+@inner
 def add_targets(spelling, sources, c, first, size, num_classes, into, base, last, class_aims):
     """The mass of each context of column c, base to last, that spells so much of the target."""
     symbols, string, written, aims = spelling

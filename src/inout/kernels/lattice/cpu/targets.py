@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 
 
 @compiled
@@ -37,7 +37,7 @@ def written(columns, targets, lows, highs):
     return width
 
 
-@compiled
+@inner
 def action(target_symbols, first, size, string, t):
     """(number of the action that writes the next symbol, -1: none; symbols written by then)."""
     if target_symbols[first] < 0:
@@ -48,7 +48,7 @@ def action(target_symbols, first, size, string, t):
     return (i if 0 <= i < size else -1), t + 1
 
 
-@compiled
+@inner
 def add_logs(a, b):
     """log(exp a + exp b)."""
     if a < b:

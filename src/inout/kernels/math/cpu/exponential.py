@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import inner
 
 # Everything that lets the compiler reorder and fuse; -inf and NaN keep their meaning.
 FAST = {"reassoc", "contract", "nsz", "arcp"}
@@ -33,7 +33,7 @@ def exp_below(x):
     raise NotImplementedError
 
 
-@compiled(fastmath={"contract"})
+@inner(fastmath={"contract"})
 def _exp32(x):
     y = max(x, LOW32)
     k = np.floor(y * PER_LN2_32 + HALF32)
@@ -49,7 +49,7 @@ def _exp32(x):
     return p * power if x >= LOW32 else ZERO32
 
 
-@compiled(fastmath={"contract"})
+@inner(fastmath={"contract"})
 def _exp64(x):
     y = max(x, LOW64)
     k = np.floor(y * PER_LN2_64 + 0.5)

@@ -11,7 +11,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import inner
 
 BITS32, BITS64 = np.int32(2**31 - 1), np.int64(2**63 - 1)
 SIGN32, SIGN64 = np.int32(31), np.int64(63)
@@ -46,7 +46,7 @@ def smallest(values):
     raise NotImplementedError
 
 
-@compiled
+@inner
 def _largest32(values):
     bits = values.view(np.int32)
     top, bottom = LOWEST32, BOTTOM32
@@ -58,7 +58,7 @@ def _largest32(values):
     return np.int32(top ^ ((top >> SIGN32) & BITS32)).view(np.float32)
 
 
-@compiled
+@inner
 def _largest64(values):
     bits = values.view(np.int64)
     top, bottom = LOWEST64, BOTTOM64
@@ -70,7 +70,7 @@ def _largest64(values):
     return np.int64(top ^ ((top >> SIGN64) & BITS64)).view(np.float64)
 
 
-@compiled
+@inner
 def _smallest32(values):
     bits = values.view(np.int32)
     least = ONE32
@@ -79,7 +79,7 @@ def _smallest32(values):
     return np.int32(least ^ ((least >> SIGN32) & BITS32)).view(np.float32)
 
 
-@compiled
+@inner
 def _smallest64(values):
     bits = values.view(np.int64)
     least = ONE64

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import inner
 
 # Columns of the links of a node. A node that changes no child has CHILD 0.
 PREVIOUS = 0  # node that holds the next changed position to the left, or 0
@@ -59,10 +59,10 @@ def new_nodes(size: int) -> Nodes:
     return Nodes(np.zeros((size, COLUMNS), np.int32), np.zeros(size, np.int64), np.zeros(size))
 
 
-empty_nodes = compiled(new_nodes)
+empty_nodes = inner(new_nodes)
 
 
-@compiled
+@inner
 def longer_vector(vector, size):
     """Copy of the vector with room for `size` entries."""
     copy = np.empty(size, vector.dtype)
@@ -71,7 +71,7 @@ def longer_vector(vector, size):
     return copy
 
 
-@compiled
+@inner
 def longer_rows(rows, size):
     """Copy of the rows with room for `size` of them."""
     copy = np.empty((size, rows.shape[1]), rows.dtype)
@@ -81,7 +81,7 @@ def longer_rows(rows, size):
     return copy
 
 
-@compiled
+@inner
 def with_room(nodes, used, more, most):
     """The nodes, copied where there is no room for so many more; at most `most` in all."""
     if used + more <= nodes.edges.shape[0]:
@@ -94,7 +94,7 @@ def with_room(nodes, used, more, most):
     )
 
 
-@compiled
+@inner
 def write_node(nodes, node, edge, weight):
     """Writes a derivation with the best children, in no list and no heap yet."""
     for column in range(COLUMNS):
@@ -103,7 +103,7 @@ def write_node(nodes, node, edge, weight):
     nodes.weights[node] = weight
 
 
-@compiled
+@inner
 def write_follower(nodes, node, last, position, child):
     """Writes derivation `last` with another child at a position, without its edge and weight."""
     links = nodes.links
@@ -117,7 +117,7 @@ def write_follower(nodes, node, last, position, child):
     links[node, PREVIOUS], links[node, POSITION], links[node, CHILD] = previous, position, child
 
 
-@compiled
+@inner
 def child_at(nodes, node, position):
     """The node of the child at a position, 0 if that is the best."""
     links = nodes.links
@@ -126,7 +126,7 @@ def child_at(nodes, node, position):
     return np.int64(links[node, CHILD]) if links[node, POSITION] == position else np.int64(0)
 
 
-@compiled
+@inner
 def precedes(nodes, a, b):
     """Whether node a comes before node b, two different candidates of one item."""
     links, edges, weights = nodes.links, nodes.edges, nodes.weights
@@ -154,7 +154,7 @@ def precedes(nodes, a, b):
     return before
 
 
-@compiled
+@inner
 def meld(nodes, a, b):
     """Top of the pairing heap made of the heaps with tops a and b; 0 is the empty heap."""
     if a == 0 or b == 0:
@@ -166,7 +166,7 @@ def meld(nodes, a, b):
     return a
 
 
-@compiled
+@inner
 def without_top(nodes, top):
     """Top of the pairing heap when its top is taken off: its children by pairs, then all."""
     links = nodes.links
@@ -185,7 +185,7 @@ def without_top(nodes, top):
     return node
 
 
-@compiled
+@inner
 def take_next(item, nodes):
     """Makes the best candidate the next derivation of an item [ITEM_COLUMNS], if there is one."""
     last, top = np.int64(item[LAST]), np.int64(item[HEAP])
@@ -196,13 +196,13 @@ def take_next(item, nodes):
         item[LAST] = top
 
 
-@compiled
+@inner
 def worse(weight, edge, other_weight, other_edge):
     """Whether an edge comes after another."""
     return weight < other_weight or (weight == other_weight and edge > other_edge)
 
 
-@compiled
+@inner
 def keep_best(kept, edges, count, limit, weight, edge):
     """Puts an edge among the `limit` best, a binary heap with the worst on top: how many now.
 

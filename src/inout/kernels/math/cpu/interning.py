@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 SHIFT = np.uint64(29)
 
 
-@compiled
+@inner
 def _hash(rows, r):
     code = MULTIPLIER
     for c in range(rows.shape[1]):
@@ -19,7 +19,7 @@ def _hash(rows, r):
     return code
 
 
-@compiled
+@inner
 def _copy_rows(target, first, source, start, size):
     # Written out: numba takes seconds to compile an assignment of slices, and this is on the way
     # of every first call.
@@ -28,7 +28,7 @@ def _copy_rows(target, first, source, start, size):
             target[first + r, c] = source[start + r, c]
 
 
-@compiled
+@inner
 def _rehash(slots, store, count):
     for s in range(slots.shape[0]):
         slots[s] = -1

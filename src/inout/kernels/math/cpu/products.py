@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 
 LIMIT = 2**18
 ROWS = 32  # of a piece that is cut in two directions
 
 
-@compiled
+@inner
 def pieces(rows, inner, columns):
     """(rows, of what is cut besides) of a piece; the second is 0 if cutting the rows is enough.
 
@@ -28,7 +28,7 @@ def pieces(rows, inner, columns):
     return step, max(LIMIT // (step * columns), 1)
 
 
-@compiled
+@inner
 def copy_columns(x, first, out):
     """out = x[:, first:first + columns of out]."""
     for i in range(out.shape[0]):
@@ -98,7 +98,7 @@ def add_product_of_columns(x, y, out):
             add(part.reshape(part.size), out[low:high].reshape(part.size))
 
 
-@compiled
+@inner
 def add(x, out):
     """out += x, both flat."""
     for k in range(out.shape[0]):

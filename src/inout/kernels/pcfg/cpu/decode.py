@@ -16,20 +16,20 @@ import math
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.forest.cpu.sample import GAMMA, SHIFT_53, UNIT_53, mix
 from inout.kernels.pcfg.cpu.logspace import symbols_of
 
 NONE = -1
 
 
-@compiled
+@inner
 def larger(x, y):
     """max(x, y) in the form that becomes one instruction: neither is NaN."""
     return x if x > y else y
 
 
-@compiled
+@inner
 def raise_row(x, y, place, out):
     """out[a] = max(out[a], x[k] + y[k, place, a] for all k), of which there are a multiple of 4."""
     for k in range(0, x.shape[0], 4):
@@ -40,7 +40,7 @@ def raise_row(x, y, place, out):
             out[a] = larger(larger(first, second), out[a])
 
 
-@compiled
+@inner
 def raise_rows(x, y, out):
     """out[m, a] = max(out[m, a], x[m, k] + y[k, a] for all k).
 
@@ -59,13 +59,13 @@ def raise_rows(x, y, out):
                 out[m + 1, a] = larger(other, out[m + 1, a])
 
 
-@compiled
+@inner
 def fours(size):
     """The smallest multiple of 4 from `size` on."""
     return (size + 3) // 4 * 4
 
 
-@compiled
+@inner
 def cut_rules(rules, both, beside):
     """Fills both [size*size size] and beside [2*size+pts pts size], head last, padded with -inf.
 
@@ -90,7 +90,7 @@ def cut_rules(rules, both, beside):
                     beside[row, q - nt, a] = rules[a, p, q]
 
 
-@compiled
+@inner
 def room_for(nt, n, pt):
     """Scratch memory of `best_scores`; what is not written in it there is -inf."""
     size, rows, even = fours(nt), fours(pt), n + n % 2
@@ -105,7 +105,7 @@ def room_for(nt, n, pt):
     return both, beside, words, met, pairs, totals, starts, ends
 
 
-@compiled
+@inner
 def best_scores(rules, given_words, length, new_rules, scratch):
     """(starts [n size n+4], ends [n n+4 size]), the best scores of symbols over spans.
 
@@ -151,7 +151,7 @@ def best_scores(rules, given_words, length, new_rules, scratch):
     return starts, ends
 
 
-@compiled
+@inner
 def join(rule, left, right, i, k, j):
     """The score of an edge, with the word first as in `best_scores`."""
     if i == k:
@@ -161,7 +161,7 @@ def join(rule, left, right, i, k, j):
     return rule + (left + right)
 
 
-@compiled
+@inner
 def best_edge(chart, i, j, a):
     """The first (k, B, C) with the best score for symbol a over i..j."""
     rules, words, starts, ends = chart
@@ -211,7 +211,7 @@ def viterbi(root, rules, words, lengths, lo, hi, events, scores):
                 depth += 2
 
 
-@compiled
+@inner
 def draw_split(rules, chart, nt, a, i, j, target):
     """(k, B, C) below symbol a over i..j where the cumulated probability passes `target`."""
     s = chart.shape[2]

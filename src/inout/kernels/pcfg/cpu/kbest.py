@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.math.cpu.heap import (  # fmt: skip
     CHILD,
     FIRST,
@@ -49,20 +49,20 @@ class Chart(NamedTuple):
     ends: NDArray[np.float64]
 
 
-@compiled
+@inner
 def push(stack, depth, i, j, a, more):
     """Writes a span, its symbol and one more number onto a stack; returns its new depth."""
     stack[depth, 0], stack[depth, 1], stack[depth, 2], stack[depth, 3] = i, j, a, more
     return depth + 1
 
 
-@compiled
+@inner
 def parts_of(edge, s):
     """(k, B, C) of an edge."""
     return edge // (s * s), edge // s % s, edge % s
 
 
-@compiled
+@inner
 def open_item(chart, items, nodes, used, i, j, a, kept, edges):
     """Makes candidates of the best edges of symbol a over i..j: how many nodes there are then.
 
@@ -96,7 +96,7 @@ def open_item(chart, items, nodes, used, i, j, a, kept, edges):
     return used
 
 
-@compiled
+@inner
 def add_candidate(chart, item, nodes, place, i, j, a, position, child):
     """Puts the item's last derivation, with another child at a position, into its heap."""
     rules, words, starts, ends = chart
@@ -115,7 +115,7 @@ def add_candidate(chart, item, nodes, place, i, j, a, position, child):
     item[HEAP] = meld(nodes, np.int64(item[HEAP]), place)
 
 
-@compiled
+@inner
 def find_next(chart, items, nodes, used, stack, kept, edges):
     """Finds the derivation after the last known one of the symbol and span in stack[0].
 
@@ -161,7 +161,7 @@ def find_next(chart, items, nodes, used, stack, kept, edges):
     return nodes, used
 
 
-@compiled
+@inner
 def write_tree(chart, items, nodes, used, stack, event):
     """Writes the derivation in stack[0] into event [n n]: how many nodes there are then.
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.limits import GRAMMAR_REACH
 from inout.kernels.math.cpu.exponential import FAST, exp_below
 
@@ -43,13 +43,13 @@ class Pairs(NamedTuple):
     row: Array  # [s]
 
 
-@compiled
+@inner
 def symbols_of(width, nt, s):
     """The range of the symbols that a span of this width can have."""
     return (nt, s) if width == 1 else (0, nt)
 
 
-@compiled
+@inner
 def partners(width, p, nt, s):
     """The right children that a left child p can have in a span of this width are below this."""
     if width == 2:
@@ -57,7 +57,7 @@ def partners(width, p, nt, s):
     return nt if p >= nt else s
 
 
-@compiled
+@inner
 def set_row(left, right, row):
     """row = left + right, for a left child and all right ones."""
     for q in range(row.shape[0]):
@@ -65,7 +65,7 @@ def set_row(left, right, row):
         row[q] = value if value > LOWEST else LOWEST
 
 
-@compiled
+@inner
 def raise_row(left, right, row):
     """row = max(row, left + right)."""
     for q in range(row.shape[0]):
@@ -73,20 +73,20 @@ def raise_row(left, right, row):
         row[q] = value if value > row[q] else row[q]
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def add_exp(left, right, top, row):
     """row += exp(left + right - top)."""
     for q in range(row.shape[0]):
         row[q] += exp_below(left + right[q] - top[q])
 
 
-@compiled
+@inner
 def empty_pairs(nt, s):
     """Room for the pairs of a span."""
     return Pairs(np.empty((s, s)), np.empty((s, s)), np.empty((nt, nt)), np.empty(s))
 
 
-@compiled
+@inner
 def sum_splits(chart, i, j, made):
     """Fills the logs of pairs: of the sum over k of chart[i, k, B] chart[k + 1, j, C].
 
@@ -117,7 +117,7 @@ def sum_splits(chart, i, j, made):
             row[q] = top[q] + math.log(row[q]) if row[q] > 0 else LOWEST
 
 
-@compiled
+@inner
 def raise_sums(x, y, row):
     """row = max(row, x + y)."""
     for q in range(x.shape[0]):
@@ -125,7 +125,7 @@ def raise_sums(x, y, row):
         row[q] = value if value > row[q] else row[q]
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def sum_exp(x, y, top):
     """The sum of exp(x + y - top)."""
     total = 0.0
@@ -134,14 +134,14 @@ def sum_exp(x, y, top):
     return total
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def scale_row(x, top, row):
     """row = exp(x - top)."""
     for q in range(x.shape[0]):
         row[q] = exp_below(x[q] - top)
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def dot(x, y):
     """Scalar product."""
     total = 0.0
@@ -150,7 +150,7 @@ def dot(x, y):
     return total
 
 
-@compiled
+@inner
 def largest(row):
     """The largest entry, at least LOWEST."""
     top = LOWEST
@@ -159,7 +159,7 @@ def largest(row):
     return top
 
 
-@compiled
+@inner
 def scale_rules(rules):
     """Rules [nt s s] with their weights relative to the best of their head."""
     nt, s = rules.shape[0], rules.shape[1]
@@ -174,7 +174,7 @@ def scale_rules(rules):
     return ScaledRules(rules, weights, tops)
 
 
-@compiled
+@inner
 def fill_pairs(chart, i, j, made):
     """Fills the pairs of the span i..j; returns the log of the best."""
     sum_splits(chart, i, j, made)
@@ -191,7 +191,7 @@ def fill_pairs(chart, i, j, made):
     return top
 
 
-@compiled
+@inner
 def apply_rules(rules, pairs, pair_top, width, total):
     """total[A] = log of the sum over B, C of rules[A, B, C] pairs[B, C]."""
     nt, s, row = rules.logs.shape[0], rules.logs.shape[1], pairs.row
@@ -214,7 +214,7 @@ def apply_rules(rules, pairs, pair_top, width, total):
         total[a] = top + math.log(mass) if mass > 0 else -np.inf
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def set_probabilities(rules, a, pairs, pair_top, head, width, given):
     """given[B, C] = exp(rules + pairs - head), the probabilities of rules given their head a."""
     nt, s = rules.logs.shape[0], given.shape[0]
@@ -257,7 +257,7 @@ def inside(root, rules, words, length, chart):
     return top + math.log(mass)
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def add_shares(mass, given, nt, width, counts, shares):
     """counts and shares += mass given."""
     s = given.shape[0]
@@ -269,7 +269,7 @@ def add_shares(mass, given, nt, width, counts, shares):
             shares[p, q] += share
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def send_down(left, right, pairs, shares, masses):
     """Adds to the right children's masses their parts of the shares; returns the left child's."""
     total = 0.0
@@ -317,14 +317,14 @@ def outside(root, rules, length, chart, log_z, masses, rule_counts):
                         )  # fmt: skip
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def add_means(left, right, pairs, left_mean, right_means, row):
     """row += exp(left + right - pairs) (left_mean + right_means)."""
     for q in range(right.shape[0]):
         row[q] += exp_below(left + right[q] - pairs[q]) * (left_mean + right_means[q])
 
 
-@compiled
+@inner
 def mean_over_splits(chart, means, nt, i, j, pairs, pair_means):
     """Fills pair_means [s s]: E[U below | children B, C of i..j], where U below means `means`."""
     s = chart.shape[2]
@@ -340,7 +340,7 @@ def mean_over_splits(chart, means, nt, i, j, pairs, pair_means):
                 )  # fmt: skip
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def mean_of_rules(given, changes, means, nt, width):
     """The sum of given (changes + means), where that is possible."""
     s, total = given.shape[0], 0.0
@@ -351,7 +351,7 @@ def mean_of_rules(given, changes, means, nt, width):
     return total
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def add_share_changes(
     mass, change, mean, given, changes, means, nt, width, counts, shares, share_changes
 ):
@@ -367,7 +367,7 @@ def add_share_changes(
             counts[p, q] += moved
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def send_changes_down(
     left, right, pairs, left_mean, right_means, pair_means, shares, share_changes, masses, changes
 ):

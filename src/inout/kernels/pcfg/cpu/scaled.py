@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.math.cpu.exponential import FAST
 from inout.kernels.math.cpu.products import (
     add,
@@ -86,13 +86,13 @@ class Row(NamedTuple):
     pairs: Array  # [nt*nt], the sum over splits again, in the span's own scale
 
 
-@compiled
+@inner
 def element_of(arrays, b):
     """The part of `Arrays` or `Changes` that belongs to element b."""
     return Element(arrays.words[b], arrays.lefts[b], arrays.rights[b], arrays.betas[b])
 
 
-@compiled
+@inner
 def beside_word(element, i, j, k):
     """The product for the split of i..j after k = i, or after k = j - 1."""
     if i + 1 == j:
@@ -103,7 +103,7 @@ def beside_word(element, i, j, k):
     return Product(element.rights, j, first, element.betas[i, j - 1])
 
 
-@compiled
+@inner
 def meet_words(left, right, words, lefts, rights):
     """Fills the lefts [nt n s] and rights [nt n nt] of an element."""
     for a in range(left.shape[0]):
@@ -111,7 +111,7 @@ def meet_words(left, right, words, lefts, rights):
         multiply(words, right[a], rights[a])
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def add_product(matrices, place, first, vector, factor, total):
     """total[a] += factor * sum over c of matrices[a, place, first + c] vector[c]."""
     for a in range(total.shape[0]):
@@ -121,7 +121,7 @@ def add_product(matrices, place, first, vector, factor, total):
         total[a] += factor * entry
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def add_outer(left, right, factor, pairs):
     """pairs += factor * left right^T; pairs is flat."""
     size = right.shape[0]
@@ -131,7 +131,7 @@ def add_outer(left, right, factor, pairs):
             pairs[p * size + q] += weight * right[q]
 
 
-@compiled
+@inner
 def log_scales(sigmas, word_sigmas, i, j, logs):
     """Fills logs [n] with the log scale of each split of i..j; returns the largest."""
     top = -np.inf
@@ -143,14 +143,14 @@ def log_scales(sigmas, word_sigmas, i, j, logs):
     return top
 
 
-@compiled
+@inner
 def set_factors(logs, count, shift, factors):
     """Fills factors [n] with the scales of `count` splits relative to exp(shift)."""
     for k in range(count):
         factors[k] = math.exp(logs[k] - shift) if logs[k] > -np.inf else 0.0
 
 
-@compiled
+@inner
 def found_factors(arrays, b, i, j, logs, factors):
     """Fills factors [n] of the splits of a span in a finished chart; whether it is possible."""
     sigma, rules = arrays.sigmas[b, i, j], arrays.rule_sigmas
@@ -160,7 +160,7 @@ def found_factors(arrays, b, i, j, logs, factors):
     return sigma > -np.inf
 
 
-@compiled
+@inner
 def gather(element, i, j, factors, total, pairs):
     """Adds the splits of one span, each times its factor, to total [nt] and pairs [nt*nt].
 
@@ -175,7 +175,7 @@ def gather(element, i, j, factors, total, pairs):
             add_outer(element.betas[i, k], element.betas[k + 1, j], factor, pairs)
 
 
-@compiled
+@inner
 def settle(total, scale, tiny, beta):
     """Writes beta [nt] with 1 as its largest entry: (its log scale, whether some are too small).
 
@@ -237,7 +237,7 @@ def inside(arrays, lo, hi, tiny, floor, low):
                 low[b] = low[b] or small
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def back_through(product, factor, gradient, grad):
     """Backward of `add_product`, given the gradient by the total; adds to what `grad` is of."""
     matrices, place, first, vector = product
@@ -248,7 +248,7 @@ def back_through(product, factor, gradient, grad):
             grad.vector[c] += weight * matrices[a, place, first + c]
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def back_through_outer(left, right, factor, row, grad_left, grad_right):
     """Backward of `add_outer`, which is done as well; pairs are flat."""
     size, grad_pairs, pairs = right.shape[0], row.grad_pairs, row.pairs
@@ -263,7 +263,7 @@ def back_through_outer(left, right, factor, row, grad_left, grad_right):
         grad_left[p] += factor * total
 
 
-@compiled
+@inner
 def spread(element, i, j, factors, row, grads):
     """Sends the gradient by a span's beta down to what it is made of, and fills row.pairs."""
     betas, by_betas = element.betas, grads.betas
@@ -278,7 +278,7 @@ def spread(element, i, j, factors, row, grads):
             )
 
 
-@compiled
+@inner
 def back_to_words(left, right, words, grads, grad_left, grad_right):
     """Backward of `meet_words`; adds to the gradients of the rules and the words."""
     part = np.empty(words.shape, words.dtype)
@@ -292,7 +292,7 @@ def back_to_words(left, right, words, grads, grad_left, grad_right):
             add(part.reshape(part.size), grads.words.reshape(part.size))
 
 
-@compiled
+@inner
 def room_for(gradients, b, slot, place):
     """Zeros for the gradients by what spans of element b are made of; by betas at a place."""
     room = Element(

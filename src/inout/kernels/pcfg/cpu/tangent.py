@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.math.cpu.exponential import FAST
 from inout.kernels.math.cpu.products import (
     add,
@@ -27,7 +27,7 @@ from inout.kernels.pcfg.cpu.scaled import (
 )
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def add_outer(left, right, d_left, d_right, factor, pairs, d_pairs):
     """pairs += factor * left right^T and its derivative; pairs are flat."""
     size = right.shape[0]
@@ -38,7 +38,7 @@ def add_outer(left, right, d_left, d_right, factor, pairs, d_pairs):
             d_pairs[p * size + q] += d_weight * right[q] + weight * d_right[q]
 
 
-@compiled
+@inner
 def gather(element, d_element, i, j, factors, d_total, pairs, d_pairs):
     """Adds one span's splits to d_total [nt], pairs and d_pairs [nt*nt], in the span's scale."""
     betas, d_betas = element.betas, d_element.betas
@@ -55,7 +55,7 @@ def gather(element, d_element, i, j, factors, d_total, pairs, d_pairs):
             )  # fmt: skip
 
 
-@compiled
+@inner
 def multiply_both(x, d_x, y, d_y, part, out):
     """out = d_x @ y + x @ d_y; part is scratch memory."""
     multiply(d_x, y, out)
@@ -63,7 +63,7 @@ def multiply_both(x, d_x, y, d_y, part, out):
     add(part.reshape(part.size), out.reshape(part.size))
 
 
-@compiled
+@inner
 def meet_words(arrays, direction, own, b):
     """Fills the derivatives of what `scaled.meet_words` makes for element b."""
     for a in range(arrays.left.shape[1]):
@@ -114,7 +114,7 @@ def inside(arrays, direction, lo, hi):
                         d_element.betas[i, j, a] = d_totals[i, a]
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def back_through_outer(
     left, right, d_left, d_right, factor, row, d_row,
     grad_left, grad_right, d_grad_left, d_grad_right,
@@ -137,7 +137,7 @@ def back_through_outer(
         d_grad_left[p] += factor * d_total
 
 
-@compiled
+@inner
 def spread(element, d_element, i, j, factors, row, d_row, grads, d_grads):
     """`scaled.spread` together with its derivative along the direction."""
     betas, d_betas = element.betas, d_element.betas
@@ -157,7 +157,7 @@ def spread(element, d_element, i, j, factors, row, d_row, grads, d_grads):
             )  # fmt: skip
 
 
-@compiled
+@inner
 def back_to_words(arrays, direction, own, b, grads, d_grads, gradients, d_gradients, target):
     """Backward of meeting the words, with its derivative; adds to what it fills."""
     words, d_words = arrays.words[b], direction.words[b]

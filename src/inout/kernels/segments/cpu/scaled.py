@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.chain.cpu.scaled import exponentiate
 from inout.kernels.limits import SEGMENTS_FAR
 from inout.kernels.math.cpu.exponential import FAST
@@ -44,7 +44,7 @@ class State(NamedTuple):
     rounding: Array  # [b n w], what makes up for rounding the offsets; 0: nothing of this width
 
 
-@compiled
+@inner
 def can_end(blocks, alphas, t, label):
     """Whether a segment with this label can end at t, so that its weight is not zero."""
     for d in range(1, min(blocks.shape[0], t) + 1):
@@ -54,7 +54,7 @@ def can_end(blocks, alphas, t, label):
     return False
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def spread(alpha, factor, factors, total):
     """total[j] += sum over i of factor alpha[i] factors[i, j]."""
     for i in range(factors.shape[0]):
@@ -64,13 +64,13 @@ def spread(alpha, factor, factors, total):
                 total[j] += weight * factors[i, j]
 
 
-@compiled
+@inner
 def known_rows(t, d, size):
     """How many previous labels the segment of width d that ends at t has: the first has one."""
     return 1 if d == t else size
 
 
-@compiled
+@inner
 def set_offsets(blocks, t, logs, offsets, rounding):
     """Fills offsets [w] and rounding [w] of step t and returns its common exponent.
 
@@ -100,7 +100,7 @@ def set_offsets(blocks, t, logs, offsets, rounding):
     return top
 
 
-@compiled
+@inner
 def forward_one(potentials, length, tiny, state):
     """log Z of one element, NaN if it needs log space; fills its state."""
     alphas, logs, scales, offsets, rounding = state
@@ -144,7 +144,7 @@ def forward_one(potentials, length, tiny, state):
     return logs[length] + math.log(end) if end > 0 else -np.inf
 
 
-@compiled
+@inner
 def state_of(state, b):
     """The state of element b."""
     return State(
@@ -159,7 +159,7 @@ def forward(potentials, lengths, lo, hi, tiny, state, log_z):
         log_z[b] = forward_one(potentials[b], lengths[b], tiny, state_of(state, b))
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def collect(alpha, factor, weight, ahead, back, factors):
     """factors[i, j] *= weight factor alpha[i] ahead[j]; back[i] += factor (factors @ ahead)[i]."""
     for i in range(factors.shape[0]):
@@ -211,7 +211,7 @@ def marginals(potentials, length, state, weight, out):
             )  # fmt: skip
 
 
-@compiled
+@inner
 def wipe(values):
     """Sets all values to 0."""
     for k in range(values.shape[0]):

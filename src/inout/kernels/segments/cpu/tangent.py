@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.math.cpu.exponential import FAST
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def look_back(p, u, f, shift, total, mass):
     """mass[j] += sum of p[i, j] over i, and total[j] += sum of p[i, j] (f[i] + u[i, j] + shift)."""
     for i in range(p.shape[0]):
@@ -24,7 +24,7 @@ def look_back(p, u, f, shift, total, mass):
             total[j] += p[i, j] * (f[i] + shift + u[i, j])
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def look_ahead(p, u, f, h, shift, weight, total, mass, out):
     """out = weight p (f[i] + u + shift + h[j]); rows of p and of p (u + shift + h[j]) added up."""
     for i in range(p.shape[0]):
@@ -38,7 +38,7 @@ def look_ahead(p, u, f, h, shift, weight, total, mass, out):
         mass[i] += row_mass
 
 
-@compiled
+@inner
 def divide(values, masses):
     """values /= masses in place, 0 where there is no mass: the mean of the values under them."""
     total, mass = 0.0, 0.0

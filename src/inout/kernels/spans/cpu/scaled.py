@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.forest.cpu.sample import GAMMA, SHIFT_53, UNIT_53, mix
 from inout.kernels.math.cpu.exponential import FAST
 
@@ -32,20 +32,20 @@ class Chart(NamedTuple):
     exponents: Array  # [b n n]
 
 
-@compiled
+@inner
 def chart_of(chart, b):
     """The chart of element b."""
     return Chart(chart.mantissas[b], chart.exponents[b])
 
 
-@compiled
+@inner
 def power_of_two(exponent):
     """2**exponent for exponent <= 0, as 0 below the smallest normal number."""
     bits = np.int64(max(exponent, -1023) + 1023) << np.int64(52)
     return np.int64(bits).view(np.float64)
 
 
-@compiled
+@inner
 def normalised(value, exponent):
     """(mantissa in [1, 2), exponent) of value * 2**exponent, value > 0 and normal."""
     extra = np.int64(np.int64(np.float64(value).view(np.int64) >> np.int64(52)) - np.int64(1023))
@@ -54,7 +54,7 @@ def normalised(value, exponent):
     return value * 2.0 ** (-half) * 2.0 ** (half - extra), exponent + extra
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def split_sum(chart, i, j, weights):
     """(sum over k of beta(i, k) beta(k + 1, j), its exponent); the terms in weights[k - i]."""
     mantissas, exponents = chart
@@ -210,7 +210,7 @@ def viterbi(scores, lengths, lo, hi, chosen, best):
                 depth += 2
 
 
-@compiled
+@inner
 def draw(weights, size, random):
     """The place of one of weights[:size] drawn in proportion; random is uniform in [0, 1)."""
     total = 0.0

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.sparse.cpu.logspace import combine
 from inout.kernels.sparse.cpu.logspace import inside as log_inside
 from inout.kernels.sparse.cpu.scaled import (
@@ -28,7 +28,7 @@ from inout.kernels.sparse.cpu.scaled import (
 FIRST_SIZE = 1024
 
 
-@compiled
+@inner
 def with_room(numbers, values, count):
     """The arrays, or longer ones with their contents, that have room for another `count` rows."""
     size = values.shape[0]
@@ -40,7 +40,7 @@ def with_room(numbers, values, count):
     return longer, more
 
 
-@compiled
+@inner
 def meeting(chart_ends, i, j, symbol, right):
     """(first, last) split of i..j where the left and the right symbol may both be there."""
     left_ends, right_starts = chart_ends

@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.sparse.cpu.scaled import NONE, SPECK, SURE, TINY, barred, power
 from inout.kernels.sparse.cpu.strips import (
     add_rule,
@@ -39,7 +39,7 @@ WIDE, NARROW, STRIP = 128, 16, 1 << 16
 BLOCK, CHART = 32, 1 << 17
 
 
-@compiled
+@inner
 def gather(grammar, rules, strip, count, careful, product, totals):
     """Adds to totals [s lanes] what all splits give, in the scale of the factors."""
     pair_offsets, pair_right, rule_offsets, rule_head = grammar[:4]
@@ -62,7 +62,7 @@ def gather(grammar, rules, strip, count, careful, product, totals):
                     add_rule(rules[r], product, count, totals, rule_head[r])
 
 
-@compiled
+@inner
 def enter_words(words, positions, lane, count, totals, shifts):
     """Adds the entries of one word in each lane to totals [s lanes]; shifts = their exponents."""
     offsets, symbols, values, exponents = words[:4]
@@ -74,7 +74,7 @@ def enter_words(words, positions, lane, count, totals, shifts):
             totals[symbols[e], t] += values[e]
 
 
-@compiled
+@inner
 def bar(words, positions, n, w, lane, count, values):
     """Makes what the spans of a strip may not have 0 in values [s lanes]."""
     first_cells, allowed = words[4], words[7]
@@ -90,7 +90,7 @@ def bar(words, positions, n, w, lane, count, values):
                 values[a, t] = 0.0
 
 
-@compiled
+@inner
 def apply_unary(grammar, unary, keep, count, totals, after):
     """after = keep * totals + what the unary rules make of totals, all [s lanes]."""
     unary_head, unary_child = grammar[4], grammar[5]
@@ -106,7 +106,7 @@ def apply_unary(grammar, unary, keep, count, totals, after):
                 after[unary_head[u], t] += weight * value + SPECK if value > 0 else 0.0
 
 
-@compiled
+@inner
 def settle(chart, places, first, w, count, size, shifts, raised, totals, after, scales, low):
     """Writes a strip's values into the chart from lane `first` on; low [size] where too small.
 
@@ -151,7 +151,7 @@ def settle(chart, places, first, w, count, size, shifts, raised, totals, after, 
             exps[base + t], floors[base + t] = NONE, 1.0
 
 
-@compiled
+@inner
 def inside(grammar, weights, words, positions, n, raised, least_rule, chart, scratch, low):
     """Fills the chart of a block of sentences, low [size] where values were too small.
 
@@ -193,7 +193,7 @@ def inside(grammar, weights, words, positions, n, raised, least_rule, chart, scr
             )  # fmt: skip
 
 
-@compiled
+@inner
 def spread(grammar, rules, strip, count, grads, back, product, gradient, rule_counts):
     """Sends the gradient [s lanes] by a strip's totals to its parts; adds to the counts."""
     pair_offsets, pair_right, rule_offsets, rule_head = grammar[:4]
@@ -228,7 +228,7 @@ def spread(grammar, rules, strip, count, grads, back, product, gradient, rule_co
                 rule_counts[r] += scalar_product(back, rule_head[r], product, count) * rules[r]
 
 
-@compiled
+@inner
 def back_through_unary(grammar, unary, keep, below, lane, count, alphas, back, unary_counts):
     """back = gradient by values before the unary rules, given alphas, that after them."""
     unary_head, unary_child, places = grammar[4:]
@@ -246,7 +246,7 @@ def back_through_unary(grammar, unary, keep, below, lane, count, alphas, back, u
         unary_counts[u] += total
 
 
-@compiled
+@inner
 def count_words(words, positions, lane, count, shifts, back, word_counts):
     """Adds the counts of the entries of one word in each lane; back is in the scale of shifts."""
     offsets, symbols, values, exponents = words[:4]
@@ -258,7 +258,7 @@ def count_words(words, positions, lane, count, shifts, back, word_counts):
             word_counts[e] += back[symbols[e], t] * values[e] * scale
 
 
-@compiled
+@inner
 def outside(
     grammar, weights, words, positions, n, chart, gradients, scratch,
     rule_counts, unary_counts, word_counts,
@@ -313,7 +313,7 @@ def outside(
             store(gradients, n, size, w, lane, count, factors, grads)
 
 
-@compiled
+@inner
 def block_end(starts, order, x, hi, s):
     """Where the block that begins with sentence order[x] ends: all of the same length."""
     n = starts[order[x] + 1] - starts[order[x]]
@@ -324,7 +324,7 @@ def block_end(starts, order, x, hi, s):
     return end
 
 
-@compiled
+@inner
 def new_scratch(s, n, lanes, wide, unary_symbols):
     """What strips so wide need, flat or for any width of span, and charts of so many lanes."""
     parts_size = s * max(n - 1, 1) * wide
@@ -338,7 +338,7 @@ def new_scratch(s, n, lanes, wide, unary_symbols):
     )  # fmt: skip
 
 
-@compiled
+@inner
 def strip_of(scratch, s, w):
     """(left parts [s w wide], right parts, and where they are not 0 [s 2], [s 2])."""
     wide = scratch[6].shape[0]
@@ -348,7 +348,7 @@ def strip_of(scratch, s, w):
     return lefts, rights, scratch[10], scratch[11]
 
 
-@compiled
+@inner
 def grads_of(scratch, s, w):
     """Gradients by left and right parts [s w wide]."""
     wide = scratch[6].shape[0]
@@ -357,7 +357,7 @@ def grads_of(scratch, s, w):
     return lefts, scratch[3][:size].reshape((s, w, wide))
 
 
-@compiled
+@inner
 def chart_of(scratch, s, lanes, unary_symbols):
     """((values [s lanes], those before the unary rules, exponents, floors), gradients [s lanes]).
 

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import inner
 from inout.kernels.sparse.cpu import scaled as scaled_passes
 from inout.kernels.sparse.cpu.logspace import inside as log_inside
 from inout.kernels.sparse.cpu.scaled import RAISED, SLACK, left_base, log_value, right_base
@@ -20,13 +20,13 @@ LOG2 = math.log(2.0)
 scaled_inside = scaled_passes.inside
 
 
-@compiled
+@inner
 def log_or_nothing(value, exponent):
     """log(value * 2**exponent), -inf where value is 0."""
     return math.log(value) + exponent * LOG2 if value > 0 else -np.inf
 
 
-@compiled
+@inner
 def as_logs(chart, unary_exponents, first_cell):
     """A chart in log space, in the memory of the scaled one; exponents [1 or cells]."""
     lefts, rights, exps, left_ends, right_starts, active, active_counts, below = chart
@@ -50,7 +50,7 @@ def as_logs(chart, unary_exponents, first_cell):
     return lefts, rights, left_ends, right_starts, active, active_counts, below
 
 
-@compiled
+@inner
 def summed_chart(scaled, logs, start, n, root, unary_symbols):
     """The chart in log space of the sentence at positions start..start+n-1."""
     grammar, weights, scaled_words = scaled

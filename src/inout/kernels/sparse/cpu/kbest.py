@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.math.cpu.heap import (  # fmt: skip
     CHILD,
     FIRST,
@@ -62,13 +62,13 @@ class Tables(NamedTuple):
     used: NDArray[np.int64]  # [1], how many nodes there are
 
 
-@compiled
+@inner
 def item_number(i, j, a, level, s):
     """Where an item is in the table of items."""
     return (((j * (j + 1)) // 2 + i) * s + a) * 2 + level
 
 
-@compiled
+@inner
 def edge_number(level, rule, split, num_entries, n):
     """A number for an edge of an item, in the order in which ties are broken."""
     if level == ABOVE:
@@ -76,7 +76,7 @@ def edge_number(level, rule, split, num_entries, n):
     return rule if split < 0 else num_entries + rule * n + split
 
 
-@compiled
+@inner
 def rule_and_split(level, edge, num_entries, n):
     """The rule or entry and the split of an edge; NONE for no unary rule, and for no split."""
     if level == ABOVE:
@@ -86,14 +86,14 @@ def rule_and_split(level, edge, num_entries, n):
     return (edge - num_entries) // n, (edge - num_entries) % n
 
 
-@compiled
+@inner
 def with_room_for(tables, more):
     """The tables, copied to longer ones where there is no room for so many more nodes."""
     nodes = with_room(tables.nodes, tables.used[0], more, MOST_NODES)
     return Tables(tables.items, nodes, tables.used)
 
 
-@compiled
+@inner
 def new_node(tables, edge, weight):
     """A derivation with the best children, in no list and no heap yet."""
     node = tables.used[0]
@@ -102,7 +102,7 @@ def new_node(tables, edge, weight):
     return node
 
 
-@compiled
+@inner
 def first_node(problem, tables, i, j, a, level):
     """The best derivation of an item that has one; made where there is no node yet."""
     grammar, ways, rules, unary, words, start, chart = problem
@@ -126,7 +126,7 @@ def first_node(problem, tables, i, j, a, level):
     return np.int64(item[FIRST])
 
 
-@compiled
+@inner
 def unary_edges(problem, i, j, a, best, limit, kept, edges):
     """Fills kept and edges with the best edges of an item above, but for `best`: their number."""
     grammar, ways, rules, unary, words, start, chart = problem
@@ -147,7 +147,7 @@ def unary_edges(problem, i, j, a, best, limit, kept, edges):
     return count
 
 
-@compiled
+@inner
 def binary_edges(problem, i, j, a, best, limit, kept, edges):
     """As `unary_edges`, for an item below."""
     grammar, ways, rules, unary, words, start, chart = problem
@@ -183,7 +183,7 @@ def binary_edges(problem, i, j, a, best, limit, kept, edges):
     return count
 
 
-@compiled
+@inner
 def open_item(problem, tables, i, j, a, level, limit, kept, edges):
     """Makes candidates of all edges of an item but its very best, or of the `limit` best."""
     item = tables.items[item_number(i, j, a, level, problem[0][6].shape[0])]
@@ -199,7 +199,7 @@ def open_item(problem, tables, i, j, a, level, limit, kept, edges):
     item[HEAP], item[OPENED] = top, 1
 
 
-@compiled
+@inner
 def child_of(problem, edge, i, j, a, level, right):
     """(span, symbol, level) of the right or left child of an edge; level NONE without."""
     grammar, ways, words = problem[0], problem[1], problem[4]
@@ -215,7 +215,7 @@ def child_of(problem, edge, i, j, a, level, right):
     return i, k, np.int64(ways[0][r]), ABOVE
 
 
-@compiled
+@inner
 def add_candidate(problem, tables, i, j, a, level, last, position, child):
     """Puts derivation `last` with another child at this position into the heap."""
     grammar, ways, rules, unary, words, start, chart = problem
@@ -245,7 +245,7 @@ def add_candidate(problem, tables, i, j, a, level, last, position, child):
     item[HEAP] = meld(nodes, np.int64(item[HEAP]), node)
 
 
-@compiled
+@inner
 def push(stack, depth, i, j, a, level, more):
     """Writes a span, its symbol, the level and one more number onto a stack: its new depth."""
     stack[depth, 0], stack[depth, 1], stack[depth, 2] = i, j, a
@@ -253,7 +253,7 @@ def push(stack, depth, i, j, a, level, more):
     return depth + 1
 
 
-@compiled
+@inner
 def find_next(problem, tables, stack, limit, kept, edges):
     """Finds the derivation after the last known one of the item in stack[0]: the tables.
 
@@ -296,7 +296,7 @@ def find_next(problem, tables, stack, limit, kept, edges):
     return tables
 
 
-@compiled
+@inner
 def write_tree(problem, tables, stack, node, order, output):
     """Writes a derivation of the item in stack[0] into output [<=2n-1 5]: (tables, its size).
 

@@ -15,11 +15,11 @@ import math
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.sparse.cpu.scaled import bar, barred, left_base, right_base, row_of
 
 
-@compiled
+@inner
 def largest_sum(lefts, a, rights, b, count):
     """The largest of lefts[a + t] + rights[b + t]; four at a time, so as not to wait for each."""
     w, x, y, z = -np.inf, -np.inf, -np.inf, -np.inf
@@ -34,7 +34,7 @@ def largest_sum(lefts, a, rights, b, count):
     return max(max(w, x), max(y, z))
 
 
-@compiled
+@inner
 def combine(lefts, a, rights, b, count, best):
     """log of the sum of exp(lefts[a + t] + rights[b + t]), or the largest."""
     top = largest_sum(lefts, a, rights, b, count)
@@ -46,7 +46,7 @@ def combine(lefts, a, rights, b, count, best):
     return top + math.log(total)
 
 
-@compiled
+@inner
 def include(x, y, best):
     """log(exp(x) + exp(y)), or the larger."""
     top, other = max(x, y), min(x, y)
@@ -80,7 +80,7 @@ def gather(grammar, rules, chart, i, j, best, totals):
                     totals[a] = include(totals[a], rules[r] + value, best)
 
 
-@compiled
+@inner
 def settle(chart, places, i, j, beam, totals, after):
     """Writes a span's values into the chart."""
     lefts, rights, left_ends, right_starts, active, active_counts, below = chart
@@ -106,7 +106,7 @@ def settle(chart, places, i, j, beam, totals, after):
             right_starts[j, a, 1] = i
 
 
-@compiled
+@inner
 def new_chart(n, s, unary_symbols):
     """(lefts, rights, left_ends, right_starts, active, their number, below), all empty."""
     size = s * ((n * (n + 1)) // 2)
@@ -161,7 +161,7 @@ def inside(grammar, rules, unary, words, start, n, unary_symbols, best):
     return chart
 
 
-@compiled
+@inner
 def spread(grammar, rules, chart, i, j, totals, back, grad_lefts, grad_rights, rule_counts):
     """Sends the probabilities of a span's symbols down to its parts; adds to the counts."""
     pair_offsets, pair_right, rule_offsets, rule_head = grammar[:4]
@@ -191,7 +191,7 @@ def spread(grammar, rules, chart, i, j, totals, back, grad_lefts, grad_rights, r
                     grad_rights[base + k] += share
 
 
-@compiled
+@inner
 def report(unary_head, unary_child, unary, values, totals, alphas, after, back):
     """Fills a span's values after the unary rules and the gradients by those before them, as logs.
 
@@ -214,7 +214,7 @@ def report(unary_head, unary_child, unary, values, totals, alphas, after, back):
         back[a] += top
 
 
-@compiled
+@inner
 def count_entries(words, position, cell, totals, back, word_counts):
     """Adds the counts of a cell's arcs and, where it has a position, of that word's entries."""
     offsets, symbols, values, first_cells, arc_offsets, arc_symbols = words[:6]
@@ -230,7 +230,7 @@ def count_entries(words, position, cell, totals, back, word_counts):
                 word_counts[e] += back[a] * math.exp(values[e] - totals[a])
 
 
-@compiled
+@inner
 def outside(
     grammar, rules, unary, words, start, chart, root, factor,
     rule_counts, unary_counts, word_counts, posteriors,

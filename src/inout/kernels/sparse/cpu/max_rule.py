@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.sparse.cpu.charts import summed_chart
 from inout.kernels.sparse.cpu.logspace import gather
 from inout.kernels.sparse.cpu.sample import splits_of
@@ -24,20 +24,20 @@ from inout.kernels.sparse.cpu.scaled import left_base, right_base
 from inout.kernels.sparse.cpu.viterbi import NONE, entry_ranges, row_over, value_below
 
 
-@compiled
+@inner
 def ratio(posterior, value):
     """log(posterior) - value, -inf where there is nothing."""
     return math.log(posterior) - value if posterior > 0 and value > -np.inf else -np.inf
 
 
-@compiled
+@inner
 def part_score(outer, log_weight, product):
     """What a part of posterior exp(outer + log_weight) adds; -inf if it is impossible."""
     score = outer + log_weight
     return score if product or score == -np.inf else math.exp(score)
 
 
-@compiled
+@inner
 def gather_sums(grammar, rules, chart, bests, outers, i, j, totals):
     """Raises totals [symbols] to the best that the splits of i..j give, in case of the sum."""
     pair_offsets, pair_right, rule_offsets, rule_head = grammar[:4]
@@ -55,7 +55,7 @@ def gather_sums(grammar, rules, chart, bests, outers, i, j, totals):
                     totals[a] = max(totals[a], best)
 
 
-@compiled
+@inner
 def best_sum(chart, bests, left, right, count, outer):
     """The largest, over some splits, of a rule's posterior plus the bests of both children."""
     best = -np.inf
@@ -66,7 +66,7 @@ def best_sum(chart, bests, left, right, count, outer):
     return best
 
 
-@compiled
+@inner
 def bests_of_span(problem, bests, i, j, above, outers, totals, product):
     """Fills in the bests of the span i..j; above [symbols] are its posteriors, outers as said."""
     grammar, ways, rules, unary, words, start, chart = problem
@@ -97,7 +97,7 @@ def bests_of_span(problem, bests, i, j, above, outers, totals, product):
         rights[right + a * (j + 1)] = lefts[place]
 
 
-@compiled
+@inner
 def find_bests(problem, above, below, product):
     """bests, given the posteriors [n n symbols] above and below the unary rules."""
     grammar, ways, rules, unary, words, start, chart = problem
@@ -133,7 +133,7 @@ def find_bests(problem, above, below, product):
     return bests
 
 
-@compiled
+@inner
 def best_unary(problem, bests, above, i, j, a, below_best, product):
     """The unary rule of a over i..j, or NONE; below_best is the best of a below."""
     grammar, ways, rules, unary, words, start, chart = problem
@@ -154,7 +154,7 @@ def best_unary(problem, bests, above, i, j, a, below_best, product):
     return found
 
 
-@compiled
+@inner
 def best_edge(problem, bests, outer, i, j, a, product):
     """(entry, NONE), or (place of the rule in head_rules, split), of the best of a below."""
     grammar, ways, rules, unary, words, start, chart = problem
@@ -188,7 +188,7 @@ def best_edge(problem, bests, outer, i, j, a, product):
     return found, split
 
 
-@compiled
+@inner
 def walk(problem, bests, above, below, root, order, product, nodes):
     """Fills nodes [<=2n-1 5], as in `viterbi`: how many there are."""
     grammar, ways, rules, unary, words, start, chart = problem

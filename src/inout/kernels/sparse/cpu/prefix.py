@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.sparse.cpu import logspace, scaled
 from inout.kernels.sparse.cpu.logspace import include
 from inout.kernels.sparse.cpu.scaled import (
@@ -31,7 +31,7 @@ scaled_inside = scaled.inside
 log_inside, log_gather = logspace.inside, logspace.gather
 
 
-@compiled
+@inner
 def next_state(done, row_counts, column_counts):
     """The state whose elimination touches the fewest pairs (Markowitz 1957)."""
     best, least = -1, 0
@@ -96,7 +96,7 @@ def eliminate(matrix, ends, order):
             matrix[i, e] = into - leaves
 
 
-@compiled
+@inner
 def climb(steps, values):
     """Takes the steps with values [symbols columns], each column on its own."""
     targets, sources, factors = steps
@@ -119,7 +119,7 @@ def log_climb(steps, values):
             values[target] = include(values[target], value + factors[k], False)
 
 
-@compiled
+@inner
 def set_factors(whole, exps, i, shifts, factors):
     """Fills shifts [n], the exponents of the sums for each end, and factors [n n].
 
@@ -136,7 +136,7 @@ def set_factors(whole, exps, i, shifts, factors):
                 factors[k, j] = power(whole[i, k] + exps[k + 1, j] - shifts[j])
 
 
-@compiled
+@inner
 def add_rows(rows, row, factors, value, count, sums, first):
     """sums[first + t] += value * rows[row + t] * factors[first + t], above 0 where possible."""
     for t in range(count):
@@ -145,7 +145,7 @@ def add_rows(rows, row, factors, value, count, sums, first):
         sums[first + t] += value * (other * factors[first + t]) + speck
 
 
-@compiled
+@inner
 def add_sums(sums, first, factor, values, offset):
     """values[t - offset] += factor * sums[t], above 0 where possible, from `first` on."""
     for t in range(first, sums.shape[0]):
@@ -153,7 +153,7 @@ def add_sums(sums, first, factor, values, offset):
         values[t - offset] += factor * sums[t] + speck
 
 
-@compiled
+@inner
 def gather(grammar, rules, chart, rows, present, factors, i, values):
     """Adds to values [symbols ends] what all splits of all spans from i on give.
 
@@ -186,7 +186,7 @@ def gather(grammar, rules, chart, rows, present, factors, i, values):
                 sums[t] = 0
 
 
-@compiled
+@inner
 def settle(rows, present, exps, i, j, shift, raised, values):
     """Writes the values [symbols ends] of span i..j into the chart: whether some were too small."""
     n, s = exps.shape[0], values.shape[0]

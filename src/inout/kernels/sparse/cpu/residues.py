@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.sparse.cpu.scaled import bar, barred, left_base, right_base
 from inout.kernels.sparse.cpu.viterbi import entry_ranges, row_over
 
 
-@compiled
+@inner
 def product(lefts, a, rights, b, count, prime):
     """The sum over t < count of lefts[a + t] rights[b + t]."""
     # Above any product of remainders; twice as much still fits.
@@ -27,7 +27,7 @@ def product(lefts, a, rights, b, count, prime):
     return total % prime
 
 
-@compiled
+@inner
 def gather(grammar, rules, chart, i, j, prime, totals):
     """Adds to totals [symbols] what all splits of i..j give."""
     pair_offsets, pair_right, rule_offsets, rule_head = grammar[:4]
@@ -52,7 +52,7 @@ def gather(grammar, rules, chart, i, j, prime, totals):
                     totals[a] = (totals[a] + rules[r] * value) % prime
 
 
-@compiled
+@inner
 def settle(chart, i, j, after):
     """Writes a span's values into the chart."""
     lefts, rights, left_ends, right_starts, active, active_counts = chart
@@ -73,7 +73,7 @@ def settle(chart, i, j, after):
             right_starts[j, a, 1] = i
 
 
-@compiled
+@inner
 def new_chart(n, s):
     """(lefts, rights, left_ends, right_starts, active, their number), all empty."""
     size = s * ((n * (n + 1)) // 2)

@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.forest.cpu.sample import GAMMA, SHIFT_53, UNIT_53, mix
 from inout.kernels.math.cpu.heap import longer_vector
 from inout.kernels.sparse.cpu.charts import summed_chart
@@ -29,7 +29,7 @@ from inout.kernels.sparse.cpu.viterbi import NONE, entry_ranges, row_over, value
 MOST_KEPT = 1 << 22
 
 
-@compiled
+@inner
 def unary_logs(problem, i, j, a, place, sums, edges):
     """Writes the log-weights of an item above and its edges from `place` on: where they end."""
     grammar, ways, rules, unary, words, start, chart = problem
@@ -46,7 +46,7 @@ def unary_logs(problem, i, j, a, place, sums, edges):
     return place
 
 
-@compiled
+@inner
 def splits_of(chart, i, j, b, c):
     """(first, last split, where they are in lefts and in rights) of two symbols over i..j."""
     lefts, rights, left_ends, right_starts = chart[:4]
@@ -57,7 +57,7 @@ def splits_of(chart, i, j, b, c):
     return lo, hi, left, right_base(j, s) + c * (j + 1) + 1 + lo
 
 
-@compiled
+@inner
 def binary_logs(problem, i, j, a, place, sums, edges):
     """As `unary_logs`, for an item below: its entries, then its rules with all their splits."""
     grammar, ways, rules, unary, words, start, chart = problem
@@ -85,7 +85,7 @@ def binary_logs(problem, i, j, a, place, sums, edges):
     return place
 
 
-@compiled
+@inner
 def add_up(sums, first, end):
     """Running totals of exp(sums), up to a factor, in place of the logarithms."""
     top, total = -np.inf, 0.0
@@ -96,7 +96,7 @@ def add_up(sums, first, end):
         sums[x] = total
 
 
-@compiled
+@inner
 def draw(sums, first, end, uniform):
     """The first place whose running total is above its share `uniform` of all."""
     target = uniform * sums[end - 1]
@@ -113,7 +113,7 @@ def draw(sums, first, end, uniform):
     return lo
 
 
-@compiled
+@inner
 def draw_edge(problem, memory, most_edges, i, j, a, level, uniform):
     """(memory, the edge that an item draws)."""
     index, bounds, sums, edges, used = memory
@@ -140,7 +140,7 @@ def draw_edge(problem, memory, most_edges, i, j, a, level, uniform):
     return (index, bounds, sums, edges, used), edges[place]
 
 
-@compiled
+@inner
 def draw_split(chart, i, j, b, c, uniform):
     """The last word of the left child, given the symbols of both."""
     lefts, rights = chart[0], chart[1]
@@ -157,14 +157,14 @@ def draw_split(chart, i, j, b, c, uniform):
     return found
 
 
-@compiled
+@inner
 def next_uniform(random):
     """(the next state of the stream, a number from 0 on and below 1)."""
     random += GAMMA
     return random, np.float64(mix(random) >> SHIFT_53) * UNIT_53
 
 
-@compiled
+@inner
 def sample_tree(problem, memory, most_edges, root, order, random, stack, output):
     """Writes a tree into output [<=2n-1 5], as in `viterbi`: (memory, its size, its log-weight)."""
     grammar, ways, rules, unary, words, start, chart = problem

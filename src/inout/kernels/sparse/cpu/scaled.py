@@ -23,7 +23,7 @@ import math
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.math.cpu.exponential import FAST
 
 # Values below TINY, relative to the largest of their span, are set to 0 or raised to RAISED. Where
@@ -37,7 +37,7 @@ NONE = -(1 << 60)
 SURE = 1e-290
 
 
-@compiled
+@inner
 def power(exponent):
     """2**exponent; 0 below the smallest normal number."""
     if exponent < -1022:
@@ -45,19 +45,19 @@ def power(exponent):
     return math.ldexp(1.0, exponent)
 
 
-@compiled
+@inner
 def row_of(weights, cell):
     """The row that holds the weights of a cell."""
     return cell if weights.shape[0] > 1 else 0
 
 
-@compiled
+@inner
 def barred(allowed, cell):
     """Whether a span may have no symbol at all."""
     return allowed.shape[0] > 0 and allowed.shape[1] == 1 and not allowed[cell, 0]
 
 
-@compiled
+@inner
 def bar(allowed, cell, values, nothing):
     """Makes the values [symbols] of symbols that a span may not have `nothing`."""
     if allowed.shape[0] > 0 and allowed.shape[1] > 1:
@@ -66,19 +66,19 @@ def bar(allowed, cell, values, nothing):
                 values[a] = nothing
 
 
-@compiled
+@inner
 def left_base(i, n, s):
     """Where the rows of start i begin in `lefts`; each has n - i places."""
     return s * (i * n - (i * (i - 1)) // 2)
 
 
-@compiled
+@inner
 def right_base(j, s):
     """Where the rows of end j begin in `rights`; each has j + 1 places."""
     return s * ((j * (j + 1)) // 2)
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def long_product(lefts, a, rights, b, factors, first, count):
     """As `product`, by vector instructions."""
     total = 0.0
@@ -87,7 +87,7 @@ def long_product(lefts, a, rights, b, factors, first, count):
     return total
 
 
-@compiled
+@inner
 def product(lefts, a, rights, b, factors, first, count):
     """The sum over t < count of lefts[a + t] rights[b + t] factors[first + t]."""
     if count > 12:
@@ -98,7 +98,7 @@ def product(lefts, a, rights, b, factors, first, count):
     return total
 
 
-@compiled
+@inner
 def meet(lefts, a, rights, b, count):
     """Whether two rows have a place where neither is 0."""
     found = False
@@ -107,7 +107,7 @@ def meet(lefts, a, rights, b, count):
     return found
 
 
-@compiled
+@inner
 def shift_of(exps, i, j):
     """The largest exponent of the splits of i..j; below NONE / 2 where there is none."""
     top = 2 * NONE
@@ -116,14 +116,14 @@ def shift_of(exps, i, j):
     return top
 
 
-@compiled
+@inner
 def set_factors(exps, i, j, shift, factors):
     """factors[k - i] = 2**(exponent of the split after k, less shift)."""
     for k in range(i, j):
         factors[k - i] = power(exps[i, k] + exps[k + 1, j] - shift)
 
 
-@compiled
+@inner
 def gather(grammar, rules, chart, factors, i, j, totals):
     """Adds to totals [symbols] what all splits of i..j give, in the scale of the factors."""
     pair_offsets, pair_right, rule_offsets, rule_head = grammar[:4]
@@ -150,7 +150,7 @@ def gather(grammar, rules, chart, factors, i, j, totals):
                     totals[rule_head[r]] += rules[r] * value + SPECK
 
 
-@compiled
+@inner
 def apply_unary(grammar, unary, keep, totals, after):
     """after = keep * totals + what the unary rules make of totals, all [symbols]."""
     unary_head, unary_child = grammar[4], grammar[5]
@@ -162,7 +162,7 @@ def apply_unary(grammar, unary, keep, totals, after):
             after[unary_head[u]] += unary[u] * value + SPECK
 
 
-@compiled
+@inner
 def enter_words(words, position, totals):
     """Adds the entries of a word to totals [symbols]; returns their exponent."""
     offsets, symbols, values, exponents = words[:4]
@@ -172,7 +172,7 @@ def enter_words(words, position, totals):
     return exponents[position]
 
 
-@compiled
+@inner
 def enter_arcs(words, cell, shift, totals):
     """Adds the arcs of a cell to totals, which stand for 2**shift as much; returns their shift."""
     symbols, values = words[1], words[2]
@@ -194,7 +194,7 @@ def enter_arcs(words, cell, shift, totals):
     return shift
 
 
-@compiled
+@inner
 def settle(chart, places, i, j, shift, raised, beam, totals, after):
     """Writes a span's values into the chart: whether some were too small.
 
@@ -241,7 +241,7 @@ def settle(chart, places, i, j, shift, raised, beam, totals, after):
     return low
 
 
-@compiled
+@inner
 def new_chart(n, s, unary_symbols):
     """(lefts, rights, exps, left_ends, right_starts, active, their number, below), all empty.
 
@@ -306,7 +306,7 @@ def inside(grammar, weights, words, start, n, unary_symbols, raised):
     return chart, low
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def back_through(lefts, a, rights, b, factors, first, count, gradient, grad_lefts, grad_rights):
     """Backward of `product`, which is returned as well."""
     total = 0.0
@@ -318,7 +318,7 @@ def back_through(lefts, a, rights, b, factors, first, count, gradient, grad_left
     return total
 
 
-@compiled
+@inner
 def spread(grammar, rules, chart, factors, i, j, back, grad_lefts, grad_rights, rule_counts):
     """Sends the gradient [symbols] by a span's totals down to its parts; adds to the counts."""
     pair_offsets, pair_right, rule_offsets, rule_head = grammar[:4]
@@ -350,7 +350,7 @@ def spread(grammar, rules, chart, factors, i, j, back, grad_lefts, grad_rights, 
                 rule_counts[r] += rules[r] * back[rule_head[r]] * value
 
 
-@compiled
+@inner
 def back_through_unary(grammar, unary, keep, below, alphas, back, unary_counts):
     """back = gradient by a span's values before the unary rules, given alphas, that after them."""
     unary_head, unary_child, places = grammar[4:]
@@ -364,7 +364,7 @@ def back_through_unary(grammar, unary, keep, below, alphas, back, unary_counts):
             unary_counts[u] += gradient * below[places[child]]
 
 
-@compiled
+@inner
 def count_entries(words, position, cell, shift, back, word_counts):
     """Adds the counts of a cell's arcs and, where it has a position, of that word's entries.
 
@@ -383,7 +383,7 @@ def count_entries(words, position, cell, shift, back, word_counts):
             word_counts[e] += back[arc_symbols[x]] * values[e] * scale
 
 
-@compiled
+@inner
 def report(grammar, unary, keep, values, below, alphas, back, above_here, below_here, after_here):
     """Fills a span's posteriors [symbols] and its values after the unary rules.
 
@@ -401,7 +401,7 @@ def report(grammar, unary, keep, values, below, alphas, back, above_here, below_
         after_here[unary_head[u]] += unary[u] * below[places[unary_child[u]]]
 
 
-@compiled
+@inner
 def outside(
     grammar, weights, words, start, chart, root, factor,
     rule_counts, unary_counts, word_counts, posteriors,
@@ -460,7 +460,7 @@ def outside(
                 )  # fmt: skip
 
 
-@compiled
+@inner
 def log_value(chart, symbol, j):
     """log of a symbol's value over the first j + 1 words."""
     lefts, exps = chart[0], chart[2]

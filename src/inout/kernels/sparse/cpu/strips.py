@@ -13,26 +13,26 @@ from __future__ import annotations
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import inner
 from inout.kernels.math.cpu.exponential import FAST
 from inout.kernels.sparse.cpu.scaled import NONE, SPECK, power
 
 ONE, TWO, THREE, FOUR = np.uintp(1), np.uintp(2), np.uintp(3), np.uintp(4)
 
 
-@compiled
+@inner
 def lane_base(w, n, size):
     """The first lane of width w + 1."""
     return size * (w * n - (w * (w - 1)) // 2)
 
 
-@compiled
+@inner
 def parts(w, d, n, size):
     """Where the lanes of the left and the right parts begin, at split d of spans of width w + 1."""
     return lane_base(d, n, size), lane_base(w - 1 - d, n, size) + (d + 1) * size
 
 
-@compiled
+@inner
 def find_shifts(exps, n, size, w, lane, count, shifts):
     """shifts [lanes] = the largest exponent of the splits; below NONE / 2 where there is none."""
     for t in range(count):
@@ -43,7 +43,7 @@ def find_shifts(exps, n, size, w, lane, count, shifts):
             shifts[t] = max(shifts[t], exps[left + lane + t] + exps[right + lane + t])
 
 
-@compiled
+@inner
 def set_factors(chart, n, size, w, lane, count, shifts, factors):
     """factors [w lanes] = 2**(exponent of the split, less shift), 0 where there is nothing.
 
@@ -64,7 +64,7 @@ def set_factors(chart, n, size, w, lane, count, shifts, factors):
     return least
 
 
-@compiled
+@inner
 def find_ends(present, w, left_ends, right_ends):
     """The first and the last split [s 2] at which some left, or right, part has a symbol.
 
@@ -80,7 +80,7 @@ def find_ends(present, w, left_ends, right_ends):
                 right_ends[a, 0], right_ends[a, 1] = min(right_ends[a, 0], d), d
 
 
-@compiled
+@inner
 def load(values, n, size, w, lane, count, factors, careful, strip):
     """Copies the parts of the spans of a strip, the left ones times factors."""
     lefts, rights, left_ends, right_ends = strip
@@ -99,7 +99,7 @@ def load(values, n, size, w, lane, count, factors, careful, strip):
                         lefts[a, split, t] = max(lefts[a, split, t], SPECK)
 
 
-@compiled
+@inner
 def store(gradients, n, size, w, lane, count, factors, grads):
     """Adds the gradients by the parts of a strip to those of all lanes."""
     grad_lefts, grad_rights = grads
@@ -113,7 +113,7 @@ def store(gradients, n, size, w, lane, count, factors, grads):
                 gradients[a, right + t] += grad_rights[a, d, t]
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def products(lefts, rights, b, c, first, last, count, result):
     """result[t] = the sum over d = first..last of lefts[b, d, t] rights[c, d, t], for t < count."""
     x, y, lanes, d = np.uintp(b), np.uintp(c), np.uintp(count), np.uintp(first)
@@ -134,7 +134,7 @@ def products(lefts, rights, b, c, first, last, count, result):
         d += ONE
 
 
-@compiled
+@inner
 def careful_products(lefts, rights, b, c, first, last, count, result):
     """As `products`, but above 0 wherever there is a term above 0."""
     for t in range(count):
@@ -145,7 +145,7 @@ def careful_products(lefts, rights, b, c, first, last, count, result):
             result[t] += max(x * y, SPECK) if x > 0 and y > 0 else 0.0
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def add_rule(weight, values, count, totals, head):
     """totals[head] += weight * values, both [lanes]."""
     a = np.uintp(head)
@@ -153,14 +153,14 @@ def add_rule(weight, values, count, totals, head):
         totals[a, t] += weight * values[t]
 
 
-@compiled
+@inner
 def careful_rule(weight, values, count, totals, head):
     """As `add_rule`, but above 0 wherever values are."""
     for t in range(count):
         totals[head, t] += weight * values[t] + SPECK if values[t] > 0 else 0.0
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def back_through(
     lefts, rights, b, c, first, last, count, gradient, grad_lefts, grad_rights, result
 ):  # fmt: skip
@@ -175,7 +175,7 @@ def back_through(
             grad_rights[y, d, t] += gradient[t] * lefts[x, d, t]
 
 
-@compiled(fastmath=FAST)
+@inner(fastmath=FAST)
 def scalar_product(x, a, y, count):
     """The sum over the lanes of x[a] y."""
     total, row = 0.0, np.uintp(a)

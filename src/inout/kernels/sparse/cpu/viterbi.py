@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from inout._core.cpu.compiling import compiled
+from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.sparse.cpu.logspace import inside
 from inout.kernels.sparse.cpu.scaled import left_base, right_base
 
 NONE = np.int64(-1)
 
 
-@compiled
+@inner
 def row_over(weights, words, start, n, i, j):
     """The row of weights [1 or cells, rules] for the span i..j."""
     return words[3][start] + i * n + j if weights.shape[0] > 1 else 0
 
 
-@compiled
+@inner
 def entry_ranges(words, start, n, i, j):
     """Bounds of the words' entries of span i..j, and of its arcs: (first, end, first, end)."""
     offsets, first_cells, arc_offsets = words[0], words[3], words[4]
@@ -36,7 +36,7 @@ def entry_ranges(words, start, n, i, j):
     return first, end, first_arc, end_arc
 
 
-@compiled
+@inner
 def value_below(chart, places, i, j, a):
     """The value of a symbol over a span before the unary rules."""
     lefts, below = chart[0], chart[6]
@@ -46,7 +46,7 @@ def value_below(chart, places, i, j, a):
     return lefts[left_base(i, n, places.shape[0]) + a * (n - i) + j - i]
 
 
-@compiled
+@inner
 def best_entry(words, start, n, i, j, a, value):
     """The entry of symbol a over i..j that is worth `value`, or NONE."""
     symbols, values, arc_symbols = words[1], words[2], words[5]
@@ -61,7 +61,7 @@ def best_entry(words, start, n, i, j, a, value):
     return NONE
 
 
-@compiled
+@inner
 def best_split(rules, row, ways, chart, i, j, a, value):
     """(place in head_rules of the rule of a over i..j, last word of its left child), so valued."""
     rule_left, rule_right, head_offsets, head_rules = ways
@@ -84,7 +84,7 @@ def best_split(rules, row, ways, chart, i, j, a, value):
     return NONE, NONE
 
 
-@compiled
+@inner
 def best_unary(grammar, unary, row, chart, i, j, a, value):
     """The unary rule at the top of the best tree of a over i..j, NONE if that has none."""
     unary_head, unary_child, places = grammar[4], grammar[5], grammar[6]
@@ -98,7 +98,7 @@ def best_unary(grammar, unary, row, chart, i, j, a, value):
     return NONE
 
 
-@compiled
+@inner
 def walk(problem, start, chart, root, order, nodes):
     """Fills nodes [<=2n-1 5] with the best tree: start, end, symbol, unary rule, rule or entry.
 
