@@ -1,11 +1,13 @@
-"""`lazy_property`: a property that is made once, without a lock."""
+"""`lazy_property`: made once, without a lock; `LazySequence`: its elements are made on demand."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar, overload
 
 Value = TypeVar("Value")
+Element = TypeVar("Element", covariant=True)
 
 
 class lazy_property(Generic[Value]):
@@ -33,3 +35,22 @@ class lazy_property(Generic[Value]):
         # Found there from now on: attributes of an object go before those of this kind.
         value = instance.__dict__[self.name] = self.make(instance)
         return value
+
+
+class LazySequence(Sequence[Element]):
+    """A sequence that makes an element each time it is asked for; slices are lists."""
+
+    @abstractmethod
+    def _made(self, index: int) -> Element:
+        """The element at `index`, 0 <= index < len."""
+
+    @overload
+    def __getitem__(self, index: int) -> Element: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Element]: ...
+    def __getitem__(self, index: int | slice) -> Element | list[Element]:
+        if isinstance(index, slice):
+            return [self._made(i) for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"element {index} of {len(self)}")
+        return self._made(index % len(self))
