@@ -189,9 +189,9 @@ class StructuredDistribution(Distribution):
     def _first_order(
         self, keep: bool, names: Collection[str] = ()
     ) -> tuple[Potentials, Potentials]:
-        """Expanded potentials, and the gradient of log Z in each of them; of all, or those named.
+        """Expanded potentials, and the gradient of log Z in each; of all, or of those named.
 
-        The others stay as they are: of what the batch shares no copies are differentiated then.
+        The others are not expanded: what the batch shares is not differentiated copy by copy.
         """
         asked = {n: p for n, p in self._expanded().items() if not names or n in names}
         potentials = {
@@ -209,9 +209,9 @@ class StructuredDistribution(Distribution):
     def marginals(self, *names: str) -> Potentials:
         """Expected number of uses of every part, element by element: the gradient of log Z.
 
-        For each potential, or only for those named, a tensor [*b ...]; where a potential is
-        shared over positions, the sum over them. Differentiable. Costs a small multiple of log Z;
-        less if potentials that the batch shares are left out.
+        A tensor [*b ...] for each potential, by default all of them; where a potential is shared
+        over positions, the sum over them. Differentiable. Costs a small multiple of log Z, less if
+        potentials that the batch shares are left out.
         """
         if unknown := set(names) - set(self.potentials):
             raise ArgumentError(
@@ -255,11 +255,11 @@ class StructuredDistribution(Distribution):
         )
         if not same:
             raise ArgumentError(
-                f"two distributions of one family and shape are needed. Got {self} and {other}"
+                f"both distributions must be of one family and shape. Got {self} and {other}"
             )
         if not torch.equal(self.lengths, other.lengths):
             raise ArgumentError(
-                "two distributions over events of the same lengths are needed. "
+                "both distributions must have the same lengths. "
                 f"Got {self.lengths.tolist()} and {other.lengths.tolist()}"
             )
 

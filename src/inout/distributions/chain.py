@@ -114,7 +114,7 @@ class LinearChain(LabelSequence):
         """Raise if one of these potentials has NaN or +inf where it counts.
 
         Reading position-specific transitions costs a tenth of log Z, and any answer from a GPU a
-        wait: these are looked at only when log Z is NaN, or before the first decoding.
+        wait: these are checked only when log Z is NaN, or before the first decoding.
         """
         real = self._real[..., None]
         used = {"emissions": real}

@@ -34,7 +34,7 @@ class SemiMarkov(StructuredDistribution):
 
     `log_potentials` [*b n w s s]: entry [e, d - 1, i, j] is the log-potential of a segment of
     width d with label j that ends at position e (the last one it covers, from 0) and follows a
-    segment with label i. The first segment follows none: its potential stands at i = 0. Segments
+    segment with label i. The first segment follows none: its potential is at i = 0. Segments
     are at most w wide. Padding, which never influences anything, whatever it holds: positions
     beyond `lengths` [*b], segments that would start before the sequence (d > e + 1), and i > 0
     for those that start it (d = e + 1). -inf is allowed.

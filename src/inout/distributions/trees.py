@@ -30,7 +30,7 @@ class TreeDistribution(StructuredDistribution):
     """Binary trees over the positions of each element, as tensors of labelled spans.
 
     An event is an integer tensor [*b n n]: entry [i, j] is the label of the span from i to j
-    inclusive if the tree has that span, and -1 if not. Scoring ignores what stands beyond an
+    inclusive if the tree has that span, and -1 if not. Scoring ignores what is beyond an
     element's length. Where an element has no tree at all, decoding gives -1 everywhere.
     """
 

@@ -1,4 +1,4 @@
-"""Names of items: `Item`, and sequences that make them only when someone looks."""
+"""Names of items: `Item`, and sequences that compute them lazily."""
 
 from __future__ import annotations
 

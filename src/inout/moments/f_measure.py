@@ -50,7 +50,7 @@ def expected_f(
     E[l t^|π|] is E[l] of a distribution with tilted potentials, times its Z and over ours.
     Gauss-Jacobi nodes make a sum of that: exact up to rounding for 2 `nodes` > |π|, and to 13
     digits with the number that is chosen if none is given (about 3 times the root of the largest
-    |π|). Each node costs one log Z and its gradient; if a gradient is asked for, one product with
+    |π|). Each node costs one log Z and its gradient; if a gradient is needed, one product with
     the Hessian more, all at once in the forward pass, whose memory does not grow with the nodes.
 
     `method="series"`: the first `order` + 1 terms of the power series of the denominator about
@@ -115,9 +115,9 @@ def expected_f_of_event(
     """Expected F-measure against a gold event [*b ...]; see `expected_f`.
 
     What is right: in a `LinearChain` or `HMM`, a position with its gold label; in a `SemiMarkov`,
-    a segment with the gold one's start, end and label, whatever stands before it; in a `SpanTree`,
-    a span of the gold tree with its label. `counted` [s] says which labels are looked at, all if
-    it is not given; leave out what stands for nothing, such as a label "outside".
+    a segment with the gold one's start, end and label, whatever comes before it; in a `SpanTree`,
+    a span of the gold tree with its label. `counted` [s] says which labels count, by default
+    all; leave out those that mean nothing, such as a label "outside".
 
     >>> import torch
     >>> from inout import SemiMarkov

@@ -30,7 +30,7 @@ def expanded(d: StructuredDistribution) -> Potentials:
 
 
 def additive(d: StructuredDistribution, argument: str, f: Mapping[str, Tensor]) -> Potentials:
-    """An additive function with its values expanded to the potentials' shapes; else a complaint."""
+    """An additive function, checked, with its values expanded to the potentials' shapes."""
     return d._checked(argument, f)
 
 
