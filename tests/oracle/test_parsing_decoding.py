@@ -137,6 +137,32 @@ def test_ties_go_to_the_first_rule(seed: int) -> None:
         assert [int(x[0, 4]) for x in kbest(passes, k)[0].nodes] == expected[:k].tolist()
 
 
+def test_order_of_equal_trees() -> None:
+    """By the top's rule and split, then by the ranks of the left and of the right subtree."""
+    doubled = np.array([[0, 0, 0], [0, 0, 0]])
+    rules = RuleArrays.compile(1, 0, doubled, np.empty((0, 2), int))
+    words = SentenceArrays(np.array([0, 4]), np.arange(5), np.zeros(4, np.int32))
+    passes = ParsingPasses(rules, words, np.zeros(2), np.empty(0), np.zeros(4))
+
+    def trees(start: int, end: int) -> list[list[tuple[int, int, int]]]:
+        if end == start + 1:
+            return [[(start, end, start)]]
+        return [
+            [(start, end, rule), *left, *right]
+            for rule in range(2)
+            for split in range(start + 1, end)
+            for left in trees(start, split)
+            for right in trees(split, end)
+        ]
+
+    expected = trees(0, 4)
+    for k in (1, 2, 5, 17, 40):
+        found = [
+            [(i, j, x) for i, j, _, _, x in rows.tolist()] for rows in kbest(passes, k)[0].nodes
+        ]
+        assert found == expected[:k]
+
+
 def test_many_equal_trees_come_once_each() -> None:
     # All 42 bracketings of 6 words weigh the same.
     words = SentenceArrays(np.array([0, 6]), np.arange(7), np.zeros(6, np.int32))
