@@ -6,13 +6,11 @@ pair of labels. Labels beyond an element's length are 0.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.chain.cpu.logspace import block_at
-from inout.kernels.forest.cpu.sample import GAMMA, SHIFT_53, UNIT_53, mix
+from inout.kernels.math.cpu.draws import add_up_logs, draw, next_uniform, stream
 
 
 @compiled
@@ -135,28 +133,19 @@ def sample(log_alphas, transitions, length, b, seed, first, labels):
     size = log_alphas.shape[1]
     weights = np.empty(size)
     for i in range(labels.shape[0]):
-        state = mix(seed + mix(np.uint64(first + i) * GAMMA))
+        state = stream(seed, first + i)
         label = 0
         for t in range(labels.shape[1] - 1, -1, -1):
             labels[i, t] = 0
             if t >= length:
                 continue
-            top = -np.inf
             for j in range(size):
                 weights[j] = log_alphas[t, j]
                 if t + 1 < length:
                     weights[j] += block_at(transitions, b, t + 1)[j, label]
-                top = max(top, weights[j])
-            if top == -np.inf:
+            if add_up_logs(weights, 0, size) == 0.0:
                 return False
-            total = 0.0
-            for j in range(size):
-                total += math.exp(weights[j] - top)
-                weights[j] = total
-            state = state + GAMMA
-            target = (mix(state) >> SHIFT_53) * UNIT_53 * total
-            label = 0
-            while weights[label] <= target:
-                label += 1
+            state, uniform = next_uniform(state)
+            label = draw(weights, 0, size, uniform)
             labels[i, t] = label
     return True

@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numba import config
 
-from inout._core.cpu.compiling import compiled, inner
+from inout._core.cpu.compiling import compiled
+from inout.kernels.math.cpu.draws import GAMMA, mix, next_uniform, substream
 
 # The cores this process may use, unless the variable of that name says otherwise.
 NUM_THREADS: int = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
@@ -19,14 +20,6 @@ NUM_THREADS: int = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 # What a size can say instead.
 TOO_LARGE = -1
 IMPOSSIBLE = -2
-
-# splitmix64 (Steele, Lea & Flood 2014). Typed: numba turns uint64 + int64 into float64.
-GAMMA = np.uint64(0x9E3779B97F4A7C15)
-FACTOR_1 = np.uint64(0xBF58476D1CE4E5B9)
-FACTOR_2 = np.uint64(0x94D049BB133111EB)
-SHIFT_1, SHIFT_2, SHIFT_3 = np.uint64(30), np.uint64(27), np.uint64(31)
-SHIFT_53 = np.uint64(11)
-UNIT_53 = 2.0**-53
 
 
 @compiled
@@ -81,14 +74,6 @@ def alias_tables(edge_offsets, probabilities, accept, alias):
                 alias[work[i]] = heaviest
 
 
-@inner
-def mix(x):
-    """A one-to-one scrambling of the 64 bits: the output function of splitmix64."""
-    x = (x ^ (x >> SHIFT_1)) * FACTOR_1
-    x = (x ^ (x >> SHIFT_2)) * FACTOR_2
-    return x ^ (x >> SHIFT_3)
-
-
 @compiled
 def sample_range(num_axioms, forest, tables, roots, seed, first, last, limit, offsets, edges, fill):
     """Sizes of the samples first .. last-1 in `offsets`, or (fill) their edges in `edges`."""
@@ -98,8 +83,7 @@ def sample_range(num_axioms, forest, tables, roots, seed, first, last, limit, of
     key = mix(seed + GAMMA)
     total = 0
     for sample in range(first, last):
-        # Both steps are one to one in `sample`: the streams of one seed start at different places.
-        random = mix(key ^ mix(np.uint64(sample) + GAMMA))
+        random = substream(key, sample)
         place = offsets[sample] if fill else 0
         size = 0
         depth = 0
@@ -117,10 +101,9 @@ def sample_range(num_axioms, forest, tables, roots, seed, first, last, limit, of
             uniform = 0.0
             if n > 1:
                 # 53 random bits times n, rounded down, is below n for every n < 2^53.
-                random += GAMMA
-                edge += np.int64(np.float64(mix(random) >> SHIFT_53) * UNIT_53 * n)
-                random += GAMMA
-                uniform = np.float64(mix(random) >> SHIFT_53) * UNIT_53
+                random, uniform = next_uniform(random)
+                edge += np.int64(uniform * n)
+                random, uniform = next_uniform(random)
             if uniform >= accept[edge]:
                 edge = alias[edge]
                 if edge == IMPOSSIBLE:

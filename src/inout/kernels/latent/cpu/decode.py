@@ -7,8 +7,7 @@ import math
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
-from inout.kernels.forest.cpu.sample import GAMMA, mix
-from inout.kernels.sparse.cpu.sample import draw, next_uniform
+from inout.kernels.math.cpu.draws import GAMMA, add_up_logs, draw, mix, next_uniform, substream
 
 
 @compiled
@@ -88,14 +87,9 @@ def draw_values(grammar, graph, starts, logs, item, value, group, edge, uniform,
     left_size, right_size = sizes[rules[rule, 1]], sizes[rules[rule, 2]]
     block = parameters[offsets[rule] + value * left_size * right_size :]
     inner = left_size * right_size
-    # Relative to the largest: beside all other edges this one may be of any size.
-    top, total = -np.inf, 0.0
     for y in range(inner):
         sums[y] = block[y] + ones[y // right_size] + others[y % right_size]
-        top = max(top, sums[y])
-    for y in range(inner):
-        total += math.exp(sums[y] - top)
-        sums[y] = total
+    add_up_logs(sums, 0, inner)
     found = draw(sums, 0, inner, uniform)
     return found // right_size, found % right_size
 
@@ -118,7 +112,7 @@ def sample(grammar, graph, first_groups, starts, logs, roots, root_sums, rooms, 
     stack = np.empty((found.shape[1] + 1, 2), np.int64)
     key = mix(seed + GAMMA)
     for x in range(found.shape[0]):
-        random = mix(key ^ mix(np.uint64(x) + GAMMA))
+        random = substream(key, x)
         random, uniform = next_uniform(random)
         stack[0] = roots[draw(root_sums, 0, root_sums.shape[0], uniform)]
         depth, count = 1, 0

@@ -17,7 +17,7 @@ import math
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
-from inout.kernels.forest.cpu.sample import GAMMA, SHIFT_53, UNIT_53, mix
+from inout.kernels.math.cpu.draws import add_up_logs, draw, next_uniform, stream
 from inout.kernels.pcfg.cpu.logspace import symbols_of
 
 NONE = -1
@@ -240,29 +240,25 @@ def sample(root, rules, length, chart, log_z, seed, first, events):
     Sample i has a random stream of its own, a function of (seed, first + i) alone.
     """
     nt, n = rules.shape[0], chart.shape[0]
-    stack = np.empty((n + 1, 3), np.int64)
+    stack, shares = np.empty((n + 1, 3), np.int64), np.empty(nt)
     for m in range(events.shape[0]):
-        state = mix(seed + mix(np.uint64(first + m) * GAMMA))
+        state = stream(seed, first + m)
         events[m] = -1
         if length < 2 or log_z == -np.inf:
             continue
-        state = state + GAMMA
-        target, passed, chosen = (mix(state) >> SHIFT_53) * UNIT_53, 0.0, -1
         for a in range(nt):
-            share = math.exp(root[a] + chart[0, length - 1, a] - log_z)
-            if share > 0 and passed <= target:
-                chosen = a
-                passed += share
-        stack[0, 0], stack[0, 1], stack[0, 2] = 0, length - 1, chosen
+            shares[a] = root[a] + chart[0, length - 1, a]
+        add_up_logs(shares, 0, nt)
+        state, uniform = next_uniform(state)
+        stack[0, 0], stack[0, 1], stack[0, 2] = 0, length - 1, draw(shares, 0, nt, uniform)
         depth = 1
         while depth > 0:
             depth -= 1
             i, j, a = stack[depth]
             events[m, i, j] = a
             if i < j:
-                state = state + GAMMA
-                target = (mix(state) >> SHIFT_53) * UNIT_53
-                k, p, q = draw_split(rules, chart, nt, a, i, j, target)
+                state, uniform = next_uniform(state)
+                k, p, q = draw_split(rules, chart, nt, a, i, j, uniform)
                 stack[depth, 0], stack[depth, 1], stack[depth, 2] = k + 1, j, q
                 stack[depth + 1, 0], stack[depth + 1, 1], stack[depth + 1, 2] = i, k, p
                 depth += 2

@@ -7,13 +7,11 @@ beyond the element's length. Where nothing is possible, every segment has width 
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from inout._core.cpu.compiling import compiled
 from inout.kernels.chain.cpu.decode import merge_best
-from inout.kernels.forest.cpu.sample import GAMMA, SHIFT_53, UNIT_53, mix
+from inout.kernels.math.cpu.draws import add_up_logs, draw, next_uniform, stream
 
 
 @compiled
@@ -111,36 +109,27 @@ def sample(log_alphas, potentials, length, seed, first, labels):
     widths, size = potentials.shape[1], potentials.shape[2]
     weights = np.empty(widths * size)
     for m in range(labels.shape[0]):
-        state = mix(seed + mix(np.uint64(first + m) * GAMMA))
+        state = stream(seed, first + m)
         for t in range(labels.shape[1]):
             labels[m, t] = -1 if t < length else 0
         t, label = length, -1
         while t > 0:
             # The first draw is the last segment's label, the others (width, label before).
             widest = 0 if label < 0 else min(widths, t)
-            rows, top = max(widest, 1) * size, -np.inf
+            rows = max(widest, 1) * size
             if label < 0:
                 for j in range(size):
                     weights[j] = log_alphas[t, j]
-                    top = max(top, weights[j])
             for d in range(1, widest + 1):
                 for i in range(size):
                     weight = log_alphas[t - d, i]
                     if weight > -np.inf:
                         weight += potentials[t - 1, d - 1, i, label]
                     weights[(d - 1) * size + i] = weight
-                    top = max(top, weight)
-            if top == -np.inf:
+            if add_up_logs(weights, 0, rows) == 0.0:
                 return False
-            total = 0.0
-            for row in range(rows):
-                total += math.exp(weights[row] - top)
-                weights[row] = total
-            state = state + GAMMA
-            target = (mix(state) >> SHIFT_53) * UNIT_53 * total
-            row = 0
-            while weights[row] <= target:
-                row += 1
+            state, uniform = next_uniform(state)
+            row = draw(weights, 0, rows, uniform)
             if label >= 0:
                 t -= row // size + 1
             label = row % size

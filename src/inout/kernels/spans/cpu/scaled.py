@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled, inner
-from inout.kernels.forest.cpu.sample import GAMMA, SHIFT_53, UNIT_53, mix
+from inout.kernels.math.cpu.draws import add_up, add_up_logs, draw, next_uniform, stream
 from inout.kernels.math.cpu.exponential import FAST
 
 LN2 = math.log(2)
@@ -210,23 +210,6 @@ def viterbi(scores, lengths, lo, hi, chosen, best):
                 depth += 2
 
 
-@inner
-def draw(weights, size, random):
-    """The place of one of weights[:size] drawn in proportion; random is uniform in [0, 1)."""
-    total = 0.0
-    for k in range(size):
-        total += weights[k]
-    target, place, passed = random * total, 0, weights[0]
-    last = 0
-    for k in range(size):
-        if weights[k] > 0:
-            last = k
-    while passed <= target and place < last:
-        place += 1
-        passed += weights[place]
-    return place
-
-
 @compiled
 def sample(potentials, length, chart, seed, first, labels):
     """Fills labels [m n n] with samples of one element: a label for each span, -1 elsewhere.
@@ -238,7 +221,7 @@ def sample(potentials, length, chart, seed, first, labels):
     weights = np.empty(max(n, size))
     stack = np.empty((n + 1, 2), np.int64)
     for m in range(labels.shape[0]):
-        state = mix(seed + mix(np.uint64(first + m) * GAMMA))
+        state = stream(seed, first + m)
         labels[m] = -1
         depth = 0
         if length > 0 and chart.mantissas[0, length - 1] > 0:
@@ -247,17 +230,16 @@ def sample(potentials, length, chart, seed, first, labels):
         while depth > 0:
             depth -= 1
             i, j = stack[depth, 0], stack[depth, 1]
-            top = -np.inf
             for a in range(size):
-                top = max(top, potentials[i, j, a])
-            for a in range(size):
-                weights[a] = math.exp(potentials[i, j, a] - top)
-            state = state + GAMMA
-            labels[m, i, j] = draw(weights, size, (mix(state) >> SHIFT_53) * UNIT_53)
+                weights[a] = potentials[i, j, a]
+            add_up_logs(weights, 0, size)
+            state, uniform = next_uniform(state)
+            labels[m, i, j] = draw(weights, 0, size, uniform)
             if i < j:
                 split_sum(chart, i, j, weights)
-                state = state + GAMMA
-                k = i + draw(weights, j - i, (mix(state) >> SHIFT_53) * UNIT_53)
+                add_up(weights, 0, j - i)
+                state, uniform = next_uniform(state)
+                k = i + draw(weights, 0, j - i, uniform)
                 stack[depth, 0], stack[depth, 1] = k + 1, j
                 stack[depth + 1, 0], stack[depth + 1, 1] = i, k
                 depth += 2

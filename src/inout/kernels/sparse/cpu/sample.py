@@ -17,7 +17,7 @@ import math
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
-from inout.kernels.forest.cpu.sample import GAMMA, SHIFT_53, UNIT_53, mix
+from inout.kernels.math.cpu.draws import add_up_logs, draw, next_uniform, stream, substream
 from inout.kernels.math.cpu.heap import longer_vector
 from inout.kernels.sparse.cpu.charts import summed_chart
 from inout.kernels.sparse.cpu.kbest import ABOVE, BELOW, item_number
@@ -86,34 +86,6 @@ def binary_logs(problem, i, j, a, place, sums, edges):
 
 
 @inner
-def add_up(sums, first, end):
-    """Running totals of exp(sums), up to a factor, in place of the logarithms."""
-    top, total = -np.inf, 0.0
-    for x in range(first, end):
-        top = max(top, sums[x])
-    for x in range(first, end):
-        total += math.exp(sums[x] - top)
-        sums[x] = total
-
-
-@inner
-def draw(sums, first, end, uniform):
-    """The first place whose running total is above its share `uniform` of all."""
-    target = uniform * sums[end - 1]
-    lo, hi = first, end - 1
-    while lo < hi:
-        middle = (lo + hi) // 2
-        if sums[middle] > target:
-            hi = middle
-        else:
-            lo = middle + 1
-    # target may have been rounded up to the total, where a place of weight 0 would do.
-    while lo > first and sums[lo] == sums[lo - 1]:
-        lo -= 1
-    return lo
-
-
-@inner
 def draw_edge(problem, memory, most_edges, i, j, a, level, uniform):
     """(memory, the edge that an item draws)."""
     index, bounds, sums, edges, used = memory
@@ -128,7 +100,7 @@ def draw_edge(problem, memory, most_edges, i, j, a, level, uniform):
             end = unary_logs(problem, i, j, a, first, sums, edges)
         else:
             end = binary_logs(problem, i, j, a, first, sums, edges)
-        add_up(sums, first, end)
+        add_up_logs(sums, first, end)
         if end > MOST_KEPT:
             return (index, bounds, sums, edges, used), edges[draw(sums, first, end, uniform)]
         slot = used[0]
@@ -155,13 +127,6 @@ def draw_split(chart, i, j, b, c, uniform):
                 break
             rest -= share
     return found
-
-
-@inner
-def next_uniform(random):
-    """(the next state of the stream, a number from 0 on and below 1)."""
-    random += GAMMA
-    return random, np.float64(mix(random) >> SHIFT_53) * UNIT_53
 
 
 @inner
@@ -219,9 +184,9 @@ def sample(
     used = np.ones(2, np.int64)
     memory = index, np.zeros(64, np.int64), np.empty(room), np.empty(room, np.int64), used
     stack = np.empty((n + 1, 3), np.int64)
-    key = mix(seed + mix(np.uint64(sentence) * GAMMA))
+    key = stream(seed, sentence)
     for x in range(scores.shape[0]):
-        random = mix(key ^ mix(np.uint64(x) + GAMMA))
+        random = substream(key, x)
         own = nodes[offsets[x] :]
         memory, size, scores[x] = sample_tree(
             problem, memory, most_edges, root, order, random, stack, own
