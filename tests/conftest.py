@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from jaxtyping import config as jaxtyping_config
 from tests import environment, seeds
 
 environment.make_plain(os.environ)  # before torch is imported
+
+import torch  # noqa: E402
 
 from tests import typechecking  # noqa: E402
 
@@ -51,6 +54,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = seeds.left_out(items)
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What draws from the default generators draws the same, whatever has run before."""
+    random.seed(0)
+    torch.default_generator.manual_seed(0)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -66,7 +66,7 @@ def _judged(faults: list[Fault], jobs: int, baseline: bool) -> list[Verdict]:
         for done in as_completed(waiting):
             verdict = done.result()
             shown.advance(task)
-            if not verdict.caught:
+            if not (verdict.caught and shown.console.is_terminal):
                 shown.console.print(f"{verdict.outcome} {verdict.fault}: {verdict.by}")
         return [future.result() for future in waiting]
 

@@ -44,7 +44,7 @@ tag(A, N) += stop(A, W) * word(W, N) * length(N).
 """
 
 VARIANTS = [inside_outside_2, inside_outside_3, inside_outside_4, inside_outside_5]
-SEEDS = seeds(30)
+SEEDS = seeds(30, few=5)  # some of the first have no parse
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
 
 
@@ -242,6 +242,7 @@ def test_the_forest_pcfg(seed: int) -> None:
     assert_close(forest.expected_counts(), hits, **EXACT)
 
 
+@pytest.mark.exhaustive
 def test_sentences_of_both_kinds_are_tested() -> None:
     sums = [enumerate_parses(random_grammar(s), random_sentence(s)).Z for s in SEEDS]
     assert 5 < sum(Z == 0 for Z in sums) < 25
