@@ -270,6 +270,14 @@ def test_ties_go_to_smaller_labels():
     assert len({tuple(labels) for labels in chain.topk(8)[0].tolist()}) == 8
 
 
+def test_ties_go_to_the_smaller_label():
+    chain = LinearChain(torch.zeros(3, 4), torch.zeros(4, 4))
+    assert chain.mode.tolist() == [0, 0, 0]
+    labels, _ = chain.topk(3)
+    assert labels[0].tolist() == [0, 0, 0]
+    assert len({tuple(row) for row in labels.tolist()}) == 3
+
+
 def test_labels_of_the_forest():
     chain = LinearChain(torch.zeros(2, 2, 2), torch.zeros(2, 2), start=torch.zeros(2))
     names = {label.relation for label in chain.forest().labels}
