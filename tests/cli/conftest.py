@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +30,13 @@ class Outcome:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+def run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Outcome]:
+    # Kernels may have to be compiled now, or not: in this process, and without a word.
+    monkeypatch.setattr("inout.cli.app.announcing", nullcontext)
+    monkeypatch.setattr("inout.cli.warmup.workers.cores", lambda: 1)
+
     def call(*arguments: str | Path) -> Outcome:
         code = main([str(argument) for argument in arguments])
         captured = capsys.readouterr()

@@ -12,7 +12,6 @@ import pytest
 from inout._core.errors import ArgumentError
 from inout.cli import main
 from inout.cli.contexts import training
-from inout.cli.progress import never_compiled
 from inout.contexts.model import ContextModel
 from inout.io.tagged import read_tagged, write_tagged
 from inout.learning.context_batches import BatchContexts
@@ -54,11 +53,6 @@ def after_epochs(folder):
     found = [weights(f"{epochs}.ctx") for epochs in (1, 2, 3)]
     assert all(len(a) != len(b) or (a != b).any() for a, b in pairwise(found))
     return found
-
-
-def test_the_kernel_is_known_to_the_warning_of_compilation(trained):
-    # The models were trained with it, so it is compiled.
-    assert not never_compiled("lattice")
 
 
 def weights(path: str):

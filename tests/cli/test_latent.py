@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from inout.cli.progress import counter, never_compiled
+from inout.cli.progress import counter
 from inout.latent import LPCFG, LatentGrammar
 
 GOLD = """\
@@ -309,11 +309,6 @@ def test_a_bar_leaves_standard_output_alone(monkeypatch, capsys):
     captured = capsys.readouterr()
     assert captured.out == "(S a)\n"
     assert "sentences" in captured.err
-
-
-def test_kernels_of_models_are_known_to_the_warning(models):
-    # The models were trained with them, so they are compiled.
-    assert not never_compiled("sparse", "latent")
 
 
 @pytest.mark.parametrize("options", [["--latent", "2"], ["--to", "json"]])

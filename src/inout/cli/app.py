@@ -24,8 +24,10 @@ from inout.cli.commands import (
     sample,
     solve,
     surprisal,
+    warmup,
 )
 from inout.cli.commands.options import EQUATIONS, FLAG, GRAMMARS, SEQUENCES
+from inout.cli.progress import announcing
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -63,6 +65,7 @@ app = typer.Typer(
 )
 
 app.command(epilog=demo.EXAMPLES)(demo.demo)
+app.command(epilog=warmup.EXAMPLES)(warmup.warmup)
 for module, command in (
     (parse, parse.parse),
     (surprisal, surprisal.surprisal),
@@ -91,7 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     try:
         given = None if arguments is None else list(arguments)
-        code = int(app(given, prog_name="inout", standalone_mode=False) or 0)
+        with announcing():
+            code = int(app(given, prog_name="inout", standalone_mode=False) or 0)
         sys.stdout.flush()
         return code
     except InoutError as error:

@@ -6,17 +6,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from inout._core.compilation import tell, watching
 
 if TYPE_CHECKING:
     from rich.status import Status
 
 PATIENCE = 1.0  # seconds without a word
-COMPILING = "compiling, which only the first run does"
-# A function that every use of a kernel compiles, if it is not `inside` in `scaled`.
-_FIRST = {"lattice": ("selection", "select"), "latent": ("blocks", "inside")}
+COMPILING = "compiling kernels, which only the first run does"
 
 
 class Line:
@@ -24,21 +22,40 @@ class Line:
 
     def __init__(self, status: Status | None) -> None:
         self._status = status
-        self._prefix = ""
 
     def say(self, text: str) -> None:
         """Show another text."""
         if self._status is not None:
-            self._status.update(self._prefix + text)
+            self._status.update(text)
 
     def grown(self, items: int, edges: int) -> None:
         """Show how far grounding is."""
         self.say(f"grounding: {items:,} items, {edges:,} edges")
 
-    def warn_of_compilation(self, *kernels: str) -> None:
-        """Say so from now on if the kernels were never compiled, which takes some ten seconds."""
-        if self._status is not None and never_compiled(*kernels):
-            self._prefix = f"{COMPILING} · "
+    def prepare(self, command: str) -> None:
+        """Compile what the command needs and nobody has compiled before, on all cores."""
+        from inout.cli.warmup.workers import prepare
+
+        prepare(command, self._compiled)
+
+    def _compiled(self, number: int, total: int) -> None:
+        if number == 0:
+            tell("all that is missing")
+        self.say(f"{COMPILING} {'█' * number}{'░' * (total - number)}")
+
+
+@contextmanager
+def announcing() -> Iterator[None]:
+    """Says on stderr, once, that kernels are compiled, when that happens inside."""
+    said = threading.Event()
+
+    def announce(name: str) -> None:
+        if not said.is_set():
+            said.set()
+            print(f"inout: {COMPILING} (some ten seconds) …", file=sys.stderr, flush=True)
+
+    with watching(announce):
+        yield
 
 
 @contextmanager
@@ -63,18 +80,6 @@ def status() -> Iterator[Line]:
         shown.stop()
 
 
-def never_compiled(*kernels: str) -> bool:
-    """Whether one of these kernels (forest unless told) has no compiled code on this machine."""
-    return any(_is_missing(kernel) for kernel in kernels or ("forest",))
-
-
-def _is_missing(kernel: str) -> bool:
-    module, name = _FIRST.get(kernel, ("scaled", "inside"))
-    first = getattr(import_module(f"inout.kernels.{kernel}.cpu.{module}"), name)
-    folder = first.stats.cache_path
-    return folder is None or not any(Path(folder).glob("*.nbi"))
-
-
 @contextmanager
 def counter(
     what: str, total: int | None = None, *, prints: bool = True
@@ -96,3 +101,17 @@ def counter(
     with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+@contextmanager
+def steps(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr for a number of steps; plain lines where stderr is no terminal."""
+
+    def say(done: int) -> None:
+        print(f"inout: {what} {done}/{total}", file=sys.stderr, flush=True)
+
+    if not sys.stderr.isatty():
+        yield say
+        return
+    with counter(what, total, prints=False) as show:
+        yield show

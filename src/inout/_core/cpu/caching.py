@@ -91,6 +91,11 @@ class KernelCache(FunctionCache):
         self._ensure_open()
         return self._cache_path if self._enabled else None
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is code for any signature on disk."""
+        return self.cache_path is not None and Path(self._cache_file._index_path).exists()
+
     def _ensure_open(self) -> None:
         if self._open:
             return

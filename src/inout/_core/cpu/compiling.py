@@ -9,6 +9,7 @@ from typing import Any
 from numba import njit
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+from numba.core.registry import cpu_target
 
 from inout._core.cpu.caching import KernelCache
 
@@ -76,3 +77,9 @@ def inner(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     options |= {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     decorate = njit(pipeline_class=_InnerCompiler, **options)
     return decorate if function is None else decorate(function)
+
+
+def load_compiler() -> None:
+    """Makes numba import what it otherwise imports with the first kernel."""
+    cpu_target.typing_context.refresh()
+    cpu_target.target_context.refresh()

@@ -296,7 +296,6 @@ def tag(
         line.say(f"reading {model}")
         from inout.cli.contexts import tagging
 
-        line.warn_of_compilation("lattice")
         loaded = tagging.load(model)
         line.say("tagging")
         found = tagging.begun(loaded, files, read_as or tagging.form_of(loaded), size)
@@ -362,7 +361,6 @@ def curve(
         from inout.cli.contexts import curve as report
         from inout.cli.contexts import tagging
 
-        line.warn_of_compilation("lattice")
         loaded = [(path, tagging.load(path)) for path in models]
     results = [
         report.evaluate(path, one, data, read_as or tagging.form_of(one), size)

@@ -50,7 +50,7 @@ def demo(
 
         if html is not None:
             check_writable(html)
-        line.warn_of_compilation("sparse")
+        line.prepare("demo")
         line.say("parsing")
         english = library.load("english")
         parser = Parser(english)

@@ -166,14 +166,13 @@ def parse(
                     f"Got {name}, which has negative parameters"
                 )
             trees = LatentParser(loaded, threshold=least)
-            line.warn_of_compilation("sparse", "latent")
             line.say("parsing")
             found = begun(latent_parsing.answers(trees, lines, request), lines)
         else:
             from inout.grammars.parser.parser import Parser
 
             parser = Parser(load_grammar(name, format, start, add_duplicates))
-            line.warn_of_compilation("sparse")
+            line.prepare("parse")
             line.say("parsing")
             found = begun(answers(parser, lines, request), lines)
     from inout.cli.grammars.parse_output import print_answers

@@ -133,7 +133,7 @@ def solve(
             max_edges=max_edges,
             max_rounds=max_rounds,
         )
-        line.warn_of_compilation()
+        line.prepare("solve")
         answer = run(request, line.grown)
         line.say("drawing")
         if html is not None:

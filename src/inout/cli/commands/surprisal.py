@@ -64,7 +64,6 @@ def surprisal(
         lines = read_sentences(files or [], sentence or [], grammar)
         line.say(f"reading {grammar}")
         parser = Parser(load_grammar(grammar, format, start, add_duplicates))
-        line.warn_of_compilation("sparse")
         line.say("looking at prefixes")
         found = begun(report.answers(parser, lines, max_words, end), lines)
     paper = Paper()

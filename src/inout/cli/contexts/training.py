@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from inout.cli.formats import duration, plural
-from inout.cli.progress import COMPILING, never_compiled
 from inout.contexts.model import ContextModel
 from inout.io.tagged import TaggedSequence
 from inout.learning.contexts import Passed, fit_contexts
@@ -248,6 +247,5 @@ def _bar(total: int, first: str) -> Iterator[Callable[[int, str], None]]:
         TextColumn("left"),
     )
     with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
-        compiling = never_compiled("lattice")
-        task = bar.add_task(COMPILING if compiling else first, total=total)
+        task = bar.add_task(first, total=total)
         yield lambda done, text: bar.update(task, completed=done, description=text)

@@ -13,14 +13,11 @@ from typing import Any
 import torch
 
 from inout.cli.formats import duration, plural
-from inout.cli.progress import COMPILING, never_compiled
 from inout.latent.grammar import LatentGrammar
 from inout.latent.model import LPCFG
 from inout.latent.training_set import TrainingSet
 from inout.learning.latent_grammars import Method, Start, fit_latent_grammar
 from inout.learning.progress import Callback, Progress, reporter
-
-KERNEL = "latent"
 
 
 def train(
@@ -84,8 +81,6 @@ class EMBars:
         name = "EM"
         if len(self._sizes) > 1:
             name = f"EM with {self._sizes[self._round]} of {self._sizes[-1]} values"
-        if never_compiled(KERNEL):
-            name = f"{COMPILING} · {name}"
         return self._stack.enter_context(reporter(True, name))
 
 

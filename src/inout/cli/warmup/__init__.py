@@ -1,0 +1,1 @@
+"""Compiling kernels ahead of their first use: tiny problems that need them, solved in processes."""

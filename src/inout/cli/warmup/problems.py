@@ -1,0 +1,209 @@
+"""Tiny problems, by family of kernels: solving them all compiles every kernel.
+
+Each is a function of its own, because problems are what processes share out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from inout.distributions import StructuredDistribution
+    from inout.forest import Forest
+    from inout.grammars.parser.parser import Parser
+    from inout.latent.decoding.best_trees import Method
+
+Problem = Callable[[], object]
+_WORDS = ["I", "saw", "her", "duck"]
+
+
+def _english() -> Parser:
+    from inout.grammars import library
+    from inout.grammars.parser.parser import Parser
+
+    return Parser(library.load("english"))
+
+
+def _ask(*questions: str) -> None:
+    """Questions about a sentence that need no more than their name."""
+    given = _english().given(_WORDS)
+    for question in questions:
+        found = getattr(given, question)
+        if callable(found):
+            found()
+
+
+def _marginals() -> None:
+    given = _english().given(_WORDS)
+    found = given.marginals()
+    found.rules, found.constituents  # noqa: B018
+    given.min_risk()
+
+
+def _kbest() -> None:
+    _english().kbest(_WORDS, 2)
+
+
+def _prefix() -> None:
+    _english().surprisals(_WORDS)
+
+
+def _em() -> None:
+    from inout.grammars import library
+    from inout.learning.em import em
+
+    em(library.load("english"), library.sentences("corpus")[:40], max_iterations=1)
+
+
+def _forest() -> Forest:
+    from inout.deduction import Program
+
+    program = Program(
+        'goal += beta("S", 0, N) * length(N).\n'
+        "beta(X,I,K) += rule(X,Y,Z) * beta(Y,I,J) * beta(Z,J,K).\n"
+        "beta(X,I,K) += rule(X,W) * word(W,I,K)."
+    )
+    words = [("a", i, i + 1) for i in range(3)]
+    rules = {("S", "S", "S"): -1.0, ("S", "a"): -1.0}
+    return program.ground({"rule": rules, "word": words, "length": [(3,)]})
+
+
+def _solve() -> None:
+    forest = _forest()
+    forest.log_partition()
+    forest.expected_counts()
+    forest.entropy()
+
+
+def _derivations() -> None:
+    forest = _forest()
+    list(forest.kbest(2))
+    forest.count()
+
+
+def _forest_samples() -> None:
+    import torch
+
+    forest = _forest()
+    forest.sample(2, generator=torch.Generator().manual_seed(0))
+    forest.min_risk()
+
+
+def _forest_moments() -> None:
+    forest = _forest()
+    forest.moments(lambda label: float(label == ("word", "a", 0, 1)), 3)
+
+
+def _distribution(family: str, dtype: str) -> StructuredDistribution:
+    """A small distribution of a family whose log-potentials are all 0."""
+    import torch
+
+    from inout import distributions
+
+    def zeros(*shape: int) -> torch.Tensor:
+        return torch.zeros(shape, dtype=getattr(torch, dtype)).requires_grad_()
+
+    if family == "chain":
+        return distributions.LinearChain(zeros(2, 4, 3), zeros(3, 3))
+    if family == "segments":
+        return distributions.SemiMarkov(zeros(2, 4, 2, 3, 3))
+    if family == "spans":
+        return distributions.SpanTree(zeros(2, 4, 4, 2))
+    return distributions.PCFG(zeros(2, 2), zeros(2, 2, 5, 5), zeros(2, 4, 3))
+
+
+def _derivatives(family: str, dtype: str) -> None:
+    """log Z and its first two derivatives."""
+    import torch
+
+    made = _distribution(family, dtype)
+    made.marginals()
+    torch.autograd.grad(made.entropy().sum(), list(made.potentials.values()))
+
+
+def _decoding(family: str, dtype: str) -> None:
+    import torch
+
+    made = _distribution(family, dtype)
+    made.mode  # noqa: B018
+    made.min_risk()
+    made.topk(2)
+    made.sample((2,), generator=torch.Generator().manual_seed(0))
+
+
+def _dense(family: str) -> tuple[Problem, ...]:
+    return tuple(
+        partial(ask, family, dtype)
+        for dtype in ("float32", "float64")
+        for ask in (_derivatives, _decoding)
+    )
+
+
+def _latent(method: str) -> None:
+    import torch
+
+    from inout.grammars.treebank import parse_trees
+    from inout.latent import LatentParser
+    from inout.learning.latent_grammars import fit_latent_grammar
+
+    trees = list(parse_trees("(TOP (S (NP (PRP she)) (VP (VBD ran) (ADVP (RB far)))))\n" * 3))
+    options: dict[str, Any] = {"generator": torch.Generator().manual_seed(0), "method": method}
+    if method == "em":
+        options["max_iterations"] = 1
+    parser = LatentParser(fit_latent_grammar(trees, 2, **options))
+    ways: tuple[Method, ...] = ("max_rule", "min_risk", "goodman")
+    for way in ways:
+        parser.parse(["she", "ran", "far"], way)
+
+
+def _tagging() -> None:
+    from inout.learning.contexts import fit_contexts
+
+    data = [[["round"], ["dark"]]] * 3
+    fit_contexts(data, [["sun", "moon"]] * 3, order=2, epochs=1).tag(data)
+
+
+def _alignment() -> None:
+    from inout.learning.alignment import fit_alignment
+
+    fit_alignment([["A", "B"], ["B"]], ["xyy", "yy"], order=2, epochs=1).predict([["A", "B"]])
+
+
+inside = partial(_ask, "log_z")
+viterbi = partial(_ask, "best")
+
+FAMILIES: dict[str, tuple[Problem, ...]] = {
+    "sparse": (
+        viterbi,
+        inside,
+        _kbest,
+        _em,
+        _prefix,
+        _marginals,
+        partial(_ask, "max_rule"),
+        partial(_ask, "sample"),
+        partial(_ask, "count", "expected_counts"),
+    ),
+    "forest": (_solve, _derivations, _forest_samples, _forest_moments),
+    "chain": _dense("chain"),
+    "segments": _dense("segments"),
+    "spans": _dense("spans"),
+    "pcfg": _dense("pcfg"),
+    "latent": (partial(_latent, "spectral"), partial(_latent, "em")),
+    "lattice": (_tagging, _alignment),
+}
+
+# What commands need, each with a kernel that tells whether it was compiled before. What takes
+# longest first: then processes end at about the same time.
+COMMANDS: dict[str, tuple[tuple[Problem, str], ...]] = {
+    "parse": ((viterbi, "sparse.cpu.viterbi.viterbi"), (inside, "sparse.cpu.scaled.sweep")),
+    "solve": ((_solve, "forest.cpu.scaled.inside"), (_derivations, "forest.cpu.kbest.search")),
+    "demo": (
+        (_kbest, "sparse.cpu.kbest.kbest"),
+        (inside, "sparse.cpu.scaled.sweep"),
+        (_prefix, "sparse.cpu.prefix.prefixes"),
+        (_em, "sparse.cpu.batched.sweep"),
+    ),
+}

@@ -1,0 +1,67 @@
+"""Kernels compiled ahead of time, and the word about those that are compiled on the way."""
+
+import logging
+
+import pytest
+
+from inout._core.compilation import tell
+from inout.cli.commands import warmup
+from inout.cli.progress import announcing, steps
+from inout.cli.warmup import problems, workers
+from tests.processes import command
+
+
+def test_families_of_the_help_are_those_of_the_problems():
+    assert tuple(problems.FAMILIES) == warmup.FAMILIES
+
+
+@pytest.mark.parametrize("command", problems.COMMANDS)
+def test_kernels_of_commands_exist(command):
+    for _, kernel in problems.COMMANDS[command]:
+        assert workers._is_kept(kernel) in (True, False)
+
+
+def test_an_unknown_family_is_refused(run):
+    outcome = run("warmup", "sparse", "trees")
+    assert outcome.code == 2
+    assert "FAMILY must be one of sparse, forest" in outcome.err
+
+
+def test_compilation_is_announced_once(capsys, caplog):
+    caplog.set_level(logging.INFO, "inout")
+    with announcing():
+        tell("a.kernel")
+        tell("another.kernel")
+    tell("after.all")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert "inout: compiling kernels" in captured.err
+    assert "another.kernel" in caplog.text
+
+
+def test_steps_are_lines_where_no_terminal_is(capsys):
+    with steps("compiling kernels", 2) as done:
+        done(0)
+        done(1)
+    assert capsys.readouterr().err == "inout: compiling kernels 0/2\ninout: compiling kernels 1/2\n"
+
+
+def test_little_that_is_missing_is_left_to_its_first_call(monkeypatch):
+    solved = []
+    monkeypatch.setattr(workers, "cores", lambda: 2)
+    monkeypatch.setattr(workers, "solve_all", lambda wanted, done: solved.extend(wanted))
+    for missing in range(3):
+        kernels = iter([False] * missing + [True] * 2)
+        monkeypatch.setattr(workers, "_is_kept", lambda _, kernels=kernels: next(kernels))
+        workers.prepare("parse", lambda number, total: None)
+    assert solved == [problem for problem, _ in problems.COMMANDS["parse"]]
+
+
+@pytest.mark.exhaustive
+def test_a_family_is_compiled_in_processes(tmp_path):
+    first = command("warmup", "segments", env={"NUMBA_CACHE_DIR": str(tmp_path)})
+    assert first.returncode == 0, first.stderr
+    assert first.stdout == "compiled: segments\n"
+    kept = set(tmp_path.rglob("*.nbc"))
+    assert any(path.name.startswith("scaled.") for path in kept)
