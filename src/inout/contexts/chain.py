@@ -213,7 +213,7 @@ class ContextChain(LabelSequence):
 
     def _log_partition(self, potentials: Potentials) -> Float[Tensor, "*b"]:
         weights, arrays = self._item_weights(potentials), self._lattice.arrays
-        log_z = op.log_values(arrays, weights, self._goals, self.tier)  # type: ignore[arg-type]
+        log_z = op.log_values(arrays, weights, self._goals, self.tier)
         return log_z.reshape(self.batch_shape).to(potentials[NAME].dtype)
 
     def label_marginals(self) -> Float[Tensor, "*b n s"]:

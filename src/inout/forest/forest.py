@@ -20,6 +20,7 @@ from inout.forest.marginals import Marginals
 from inout.kernels.forest import op
 from inout.kernels.forest.arrays import ForestArrays
 from inout.kernels.forest.reference import reference_inside
+from inout.kernels.tiers import Tier
 from inout.semirings import Counting, CountOverflowError, Semiring
 from inout.series import Histogram, Moments, as_lists, histogram, moments
 
@@ -53,7 +54,7 @@ class Forest:
     labels: Sequence[Hashable]
     single_goal: bool = True
     goal_of_item: Int[Tensor, " v"] | None = None  # where goals share no items (a batch)
-    tier: op.Tier | None = None
+    tier: Tier | None = None
     _constants: Float[Tensor, " a"] | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -117,7 +118,7 @@ class Forest:
             relations[name] = as_log_weights(name, values, len(relations[name]))
         return replace(self, relations=relations)
 
-    def with_tier(self, tier: op.Tier | None) -> Forest:
+    def with_tier(self, tier: Tier | None) -> Forest:
         """The same forest computed by "cpu", "gpu" or "reference" code (None: chosen by device)."""
         if tier not in (None, "cpu", "gpu", "reference"):
             raise ArgumentError(f'tier must be "cpu", "gpu", "reference" or None. Got {tier!r}')

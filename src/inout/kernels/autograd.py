@@ -144,3 +144,11 @@ def differentiable_log_partition(passes: Passes, twin: LogPartition, *potentials
         return passes.log_z.to(potentials[0].dtype)
     result: Tensor = _apply(_LogPartition, passes, twin, *potentials)
     return result
+
+
+def differentiable_gradients(
+    passes: Passes, twin: LogPartition, weights: Tensor, *potentials: Tensor
+) -> tuple[Tensor, ...]:
+    """Gradients of weights . log Z by each potential, themselves with a graph."""
+    results: tuple[Tensor, ...] = _apply(_Gradient, passes, twin, weights, *potentials)
+    return results

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 
 from inout._core.errors import ArgumentError
 
+Tier = Literal["cpu", "gpu", "reference"]
 
-def choose_tier(device: torch.device, asked: str | None = None) -> str:
+
+def choose_tier(device: torch.device, asked: str | None = None) -> Tier:
     """'cpu', 'gpu' or 'reference': what was asked for, or the kernels for tensors on `device`."""
-    compiled = "cpu" if device.type == "cpu" else "gpu"
+    compiled: Tier = "cpu" if device.type == "cpu" else "gpu"
     if asked not in (None, compiled, "reference"):
         raise ArgumentError(
             f'tier must be "{compiled}" (for tensors on {device}), "reference" or None. '
             f"Got {asked!r}"
         )
-    return asked or compiled
+    return "reference" if asked == "reference" else compiled

@@ -18,7 +18,7 @@ from inout._core.errors import ArgumentError
 from inout.kernels.forest.arrays import ForestArrays
 from inout.kernels.forest.cpu import generating
 from inout.kernels.forest.cpu import scaled as forest_cpu
-from inout.kernels.forest.generating_reference import reference_generating_function
+from inout.kernels.forest.reference import reference_generating_function
 from inout.series import Lanes, Points, Truncated
 
 Tier = Literal["cpu", "reference"]

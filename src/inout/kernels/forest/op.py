@@ -6,164 +6,91 @@ GPU, level by level (`by_level.py`). Third and higher derivatives fall back on t
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from inout.kernels.autograd import differentiable_gradients, differentiable_log_partition
 from inout.kernels.forest import by_level
 from inout.kernels.forest.arrays import ForestArrays
 from inout.kernels.forest.cpu import scaled
 from inout.kernels.forest.reference import reference_log_inside
-
-Tier = Literal["cpu", "gpu", "reference"]
-
-
-def choose_tier(weights: Tensor) -> Tier:
-    """The tier that runs for these weights: compiled on the CPU, level by level elsewhere."""
-    return "cpu" if weights.device.type == "cpu" else "gpu"
+from inout.kernels.tiers import Tier, choose_tier
 
 
 class _Passes:
-    """One forest at one setting of its log-weights: values now, counts and tangents on demand."""
+    """The roots' log Z [r] of one forest at one setting of its log-weights, on the CPU."""
 
-    def __init__(self, arrays: ForestArrays, weights: Tensor, tier: Tier) -> None:
-        self.arrays, self.tier = arrays, tier
+    def __init__(self, arrays: ForestArrays, weights: Tensor, roots: Tensor) -> None:
+        self.arrays, self.roots, self.dtype = arrays, roots, weights.dtype
         self.weights = weights.detach().double().contiguous()
-        if tier == "cpu":
-            self.mantissas, self.exponents, self.shares = scaled.inside(
-                *arrays.structure, self.weights.numpy()
-            )
-        else:
-            self.values = by_level.inside(arrays, self.weights)
+        self.prepare()
 
-    def log_values(self, roots: Tensor) -> Tensor:
-        if self.tier == "cpu":
-            at = roots.numpy()
-            return torch.from_numpy(scaled.log_values(self.mantissas[at], self.exponents[at]))
-        return self.values.logs[roots]
+    def prepare(self) -> None:
+        self.mantissas, self.exponents, self.shares = (
+            torch.from_numpy(x) for x in scaled.inside(*self.arrays.structure, self.weights.numpy())
+        )
 
-    def _seeds(self, roots: Tensor, gradient: Tensor) -> Tensor:
-        seeds = self.weights.new_zeros(self.arrays.num_items)
-        return seeds.index_add_(0, roots, gradient.detach().double())
+    @property
+    def log_z(self) -> Tensor:
+        mantissas, exponents = self.mantissas[self.roots], self.exponents[self.roots]
+        return torch.from_numpy(scaled.log_values(mantissas.numpy(), exponents.numpy()))
 
-    def counts(self, roots: Tensor, gradient: Tensor) -> Tensor:
-        seeds = self._seeds(roots, gradient)
-        if self.tier == "cpu":
-            counts = scaled.outside(
-                *self.arrays.structure, self.mantissas, self.shares, seeds.numpy()
-            )
-            return torch.from_numpy(counts)
-        return by_level.outside(self.arrays, self.values, seeds)
+    def counts(self, seeds: Tensor) -> Tensor:
+        values = self.mantissas.numpy(), self.shares.numpy()
+        return torch.from_numpy(scaled.outside(*self.arrays.structure, *values, seeds.numpy()))
 
-    def tangent(self, roots: Tensor, gradient: Tensor, direction: Tensor) -> tuple[Tensor, Tensor]:
-        seeds, direction = self._seeds(roots, gradient), direction.detach().double().contiguous()
-        if self.tier == "cpu":
-            dots = scaled.tangent(
-                *self.arrays.structure,
-                self.mantissas,
-                self.shares,
-                seeds.numpy(),
-                direction.numpy(),
-            )
-            log_dots, count_dots = (torch.from_numpy(x) for x in dots)
-        else:
-            log_dots, count_dots = by_level.tangent(self.arrays, self.values, seeds, direction)
-        return log_dots[roots], count_dots
+    def dots(self, seeds: Tensor, direction: Tensor) -> tuple[Tensor, Tensor]:
+        values = self.mantissas.numpy(), self.shares.numpy()
+        log_dots, count_dots = scaled.tangent(
+            *self.arrays.structure, *values, seeds.numpy(), direction.numpy()
+        )
+        return torch.from_numpy(log_dots), torch.from_numpy(count_dots)
 
     def edge_probabilities(self) -> Tensor:
-        if self.tier == "cpu":
-            return torch.from_numpy(self.shares)
+        return self.shares
+
+    def _seeds(self, gradient: Tensor) -> Tensor:
+        seeds = self.weights.new_zeros(self.arrays.num_items)
+        return seeds.index_add_(0, self.roots, gradient.detach().double())
+
+    def gradients(self, weights: Tensor) -> tuple[Tensor, ...]:
+        return (self.counts(self._seeds(weights)).to(self.dtype),)
+
+    def tangents(self, weights: Tensor, directions: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        direction = directions[0].detach().double().contiguous()
+        log_dots, count_dots = self.dots(self._seeds(weights), direction)
+        return count_dots.to(self.dtype), log_dots[self.roots]
+
+
+class _LevelPasses(_Passes):
+    """The same, level by level, on any device."""
+
+    def prepare(self) -> None:
+        self.values = by_level.inside(self.arrays, self.weights)
+
+    @property
+    def log_z(self) -> Tensor:
+        return self.values.logs[self.roots]
+
+    def counts(self, seeds: Tensor) -> Tensor:
+        return by_level.outside(self.arrays, self.values, seeds)
+
+    def dots(self, seeds: Tensor, direction: Tensor) -> tuple[Tensor, Tensor]:
+        return by_level.tangent(self.arrays, self.values, seeds, direction)
+
+    def edge_probabilities(self) -> Tensor:
         return by_level.edge_probabilities(self.arrays, self.values)
 
 
-class _LogValues(torch.autograd.Function):
-    """weights [v] -> log values of the roots [r]."""
-
-    @staticmethod
-    def forward(ctx: Any, weights: Tensor, roots: Tensor, passes: _Passes) -> Tensor:
-        ctx.save_for_backward(weights, roots)
-        ctx.passes = passes
-        return passes.log_values(roots).to(weights.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        weights, roots = ctx.saved_tensors
-        return _apply(_Counts, weights, gradients[0], roots, ctx.passes), None, None
+def _passes(arrays: ForestArrays, weights: Tensor, roots: Tensor, tier: Tier) -> _Passes:
+    return (_Passes if tier == "cpu" else _LevelPasses)(arrays, weights, roots)
 
 
-class _Counts(torch.autograd.Function):
-    """(weights [v], g [r]) -> gradient [v] of g . log values: the outside pass."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, weights: Tensor, gradient: Tensor, roots: Tensor, passes: _Passes
-    ) -> Tensor:
-        ctx.save_for_backward(weights, gradient, roots)
-        ctx.passes = passes
-        return passes.counts(roots, gradient).to(weights.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        weights, gradient, roots = ctx.saved_tensors
-        count_dots, log_dots = _apply(_Tangent, weights, gradient, gradients[0], roots, ctx.passes)
-        return count_dots, log_dots, None, None
-
-
-class _Tangent(torch.autograd.Function):
-    """(weights, g, direction u) -> (Hessian of g . log values times u, Jacobian times u)."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        weights: Tensor,
-        gradient: Tensor,
-        direction: Tensor,
-        roots: Tensor,
-        passes: _Passes,
-    ) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(weights, gradient, direction, roots)
-        ctx.arrays = passes.arrays
-        log_dots, count_dots = passes.tangent(roots, gradient, direction)
-        return count_dots.to(weights.dtype), log_dots.to(weights.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        *given, roots = ctx.saved_tensors
-        higher = torch.is_grad_enabled()
-        with torch.enable_grad():
-            # Aliases: the direction may itself depend on the weights, and what flows through that
-            # dependence is for the caller's graph to carry, not for this one.
-            weights, gradient, direction = inputs = [
-                x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in given
-            ]
-            outputs = _reference_tangent(ctx.arrays, weights, gradient, direction, roots)
-            results = torch.autograd.grad(
-                outputs, inputs, gradients, create_graph=higher, materialize_grads=True
-            )
-        return (*results, None, None)
-
-
-def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
-    """`function.apply`, which torch leaves untyped."""
-    return function.apply(*arguments)  # type: ignore[no-untyped-call]
-
-
-def _reference_tangent(
-    arrays: ForestArrays, weights: Tensor, gradient: Tensor, direction: Tensor, roots: Tensor
-) -> tuple[Tensor, Tensor]:
-    """What `_Tangent` computes, as torch code that autograd can differentiate again."""
-    log_values = reference_log_inside(arrays, weights)[roots]
-    # A root that cannot be derived is -inf whatever the weights: it must not turn into NaN.
-    log_values = torch.where(log_values == -torch.inf, 0.0, log_values)
-    (counts,) = torch.autograd.grad(
-        log_values, weights, gradient, create_graph=True, materialize_grads=True
-    )
-    products = torch.autograd.grad(
-        counts, (weights, gradient), direction, create_graph=True, materialize_grads=True
-    )
-    return products[0], products[1]
+def _twin(arrays: ForestArrays, roots: Tensor) -> Callable[[Tensor], Tensor]:
+    return lambda weights: reference_log_inside(arrays, weights)[roots]
 
 
 def log_values(
@@ -177,12 +104,11 @@ def log_values(
     Time and memory O(e); the gradient costs about twice the value, a Hessian-vector product
     about four times. Computed in float64 and returned in the dtype of `weights`.
     """
-    tier = tier or choose_tier(weights)
+    tier = tier or choose_tier(weights.device)
     if tier == "reference":
         return reference_log_inside(arrays, weights)[roots]
-    passes = _Passes(arrays, weights, tier)
-    values: Tensor = _apply(_LogValues, weights, roots, passes)
-    return values
+    passes = _passes(arrays, weights, roots, tier)
+    return differentiable_log_partition(passes, _twin(arrays, roots), weights)
 
 
 def item_counts(
@@ -194,7 +120,7 @@ def item_counts(
 ) -> Float[Tensor, " v"]:
     """Expected counts of all items: the gradient of gradient . log_values in the log-weights."""
     counts: Tensor
-    tier = tier or choose_tier(weights)
+    tier = tier or choose_tier(weights.device)
     if tier == "reference":
         higher = torch.is_grad_enabled() and (weights.requires_grad or gradient.requires_grad)
         with torch.enable_grad():
@@ -205,8 +131,8 @@ def item_counts(
                 total, weights, gradient, create_graph=higher, materialize_grads=True
             )
         return counts
-    passes = _Passes(arrays, weights, tier)
-    counts = _apply(_Counts, weights, gradient, roots, passes)
+    passes = _passes(arrays, weights, roots, tier)
+    (counts,) = differentiable_gradients(passes, _twin(arrays, roots), gradient, weights)
     return counts
 
 
@@ -214,5 +140,6 @@ def edge_probabilities(
     arrays: ForestArrays, weights: Float[Tensor, " v"], tier: Tier | None = None
 ) -> Float[Tensor, " e"]:
     """Probability of every edge given its head, as plain numbers (not differentiable)."""
-    tier = tier or choose_tier(weights)
-    return _Passes(arrays, weights, "cpu" if tier == "cpu" else "gpu").edge_probabilities()
+    tier = tier or choose_tier(weights.device)
+    no_roots = torch.zeros(0, dtype=torch.int64, device=weights.device)
+    return _passes(arrays, weights, no_roots, tier).edge_probabilities()
