@@ -98,7 +98,7 @@ KERNELS = (
     ),
     Fault(
         "sparse-exponent-of-one-child",
-        file="kernels/sparse/cpu/scaled.py",
+        file="kernels/sparse/cpu/arithmetic.py",
         function="set_factors",
         text="power(exps[i, k] + exps[k + 1, j] - shift)",
         instead="power(exps[i, k] - shift)",
@@ -106,7 +106,7 @@ KERNELS = (
     ),
     Fault(
         "sparse-unary-rule-upside-down",
-        file="kernels/sparse/cpu/scaled.py",
+        file="kernels/sparse/cpu/inside.py",
         function="apply_unary",
         text="value = totals[unary_child[u]]",
         instead="value = totals[unary_head[u]]",

@@ -26,7 +26,7 @@ INF = math.inf
 
 
 def in_log_space(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(op, "_MOST_LOG_GROWTH", -1.0)
+    monkeypatch.setattr(op, "SPARSE_LOG_GROWTH", -1.0)
 
 
 def all_prefixes(words: Sequence[str], longest: int) -> Iterator[list[str]]:

@@ -13,7 +13,7 @@ from inout._core.errors import ArgumentError
 from inout.kernels.sparse.arrays import RuleArrays, SentenceArrays
 from inout.kernels.sparse.cpu.passes import ParsingPasses
 from inout.kernels.sparse.kbest import kbest
-from inout.kernels.sparse.trees import SentenceTrees
+from inout.kernels.sparse.trees import Trees
 from inout.kernels.sparse.viterbi import best_trees
 from tests.oracle.parsing_trees import Problem, Tree, as_rows, random_problem
 from tests.seeds import seeds
@@ -47,7 +47,7 @@ def check_best(problem: Problem) -> None:
         assert_close({x.nodes: x.log_weight for x in found}[as_rows(nodes)], score)
 
 
-def check_kbest(found: SentenceTrees, k: int, trees: list[Tree]) -> None:
+def check_kbest(found: Trees, k: int, trees: list[Tree]) -> None:
     """The k best: different trees, right weights, in order, none better left out."""
     weights = {x.nodes: x.log_weight for x in trees}
     assert len(weights) == len(trees)
@@ -70,7 +70,7 @@ def test_kbest(kind: dict[str, Any], seed: int) -> None:
     problem = random_problem(seed, **kind)
     passes = problem.passes()
     trees = [problem.possible(b) for b in range(len(problem.sentences))]
-    best, before = best_trees(passes), [SentenceTrees(np.empty(0), []) for _ in trees]
+    best, before = best_trees(passes), [Trees(np.empty(0), []) for _ in trees]
     for k in (1, 2, 7, 40, 10**9):
         results = kbest(passes, k)
         for b, found in enumerate(results):

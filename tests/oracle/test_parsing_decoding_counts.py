@@ -10,9 +10,8 @@ import pytest
 
 from inout._core.errors import ArgumentError
 from inout.kernels.sparse.arrays import RuleArrays, SentenceArrays
-from inout.kernels.sparse.counts import count_trees
+from inout.kernels.sparse.counts import count_trees, from_remainders, primes
 from inout.kernels.sparse.cpu.passes import ParsingPasses
-from inout.kernels.sparse.primes import from_remainders, primes
 from tests.oracle.parsing_trees import Problem, parts, random_problem
 from tests.seeds import seeds
 

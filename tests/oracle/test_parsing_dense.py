@@ -1,4 +1,4 @@
-"""The dense chart against all trees written out one by one, and against the sparse one."""
+"""Spans side by side against all trees written out one by one, and against the chart of one."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from inout.kernels.limits import SPARSE_RAISED
 from inout.kernels.sparse import batching
 from inout.kernels.sparse.arrays import RuleArrays, SentenceArrays
-from inout.kernels.sparse.cpu import batched as dense
-from inout.kernels.sparse.cpu import scaled as compiled
-from inout.kernels.sparse.cpu.passes import Counts, ParsingPasses
+from inout.kernels.sparse.cpu import batched, outside
+from inout.kernels.sparse.cpu.outside import Counts, Outer
+from inout.kernels.sparse.cpu.passes import ParsingPasses
 from tests.oracle.parsing_cases import (
     Array,
     Case,
@@ -31,30 +32,30 @@ from tests.support import assert_close
 SPREADS = [2.0, 100.0, 1e4]
 
 
-class DenseCase(Case):
-    """A case for the dense kernel, however small."""
+class LanesCase(Case):
+    """A case that is done side by side, however small."""
 
     def passes(self, beam: float = 0.0) -> ParsingPasses:
         passes = super().passes(beam)
-        passes.dense = True
+        passes.lanes = True
         return passes
 
 
-def to_dense(case: Case) -> Case:
-    return DenseCase(**{x.name: getattr(case, x.name) for x in fields(Case)})
+def to_lanes(case: Case) -> Case:
+    return LanesCase(**{x.name: getattr(case, x.name) for x in fields(Case)})
 
 
 @pytest.mark.parametrize("seed", seeds(40))
 @pytest.mark.parametrize("spread", SPREADS)
 def test_agrees_with_all_trees(seed: int, spread: float) -> None:
-    check(to_dense(random_case(seed, spread)))
+    check(to_lanes(random_case(seed, spread)))
 
 
 @pytest.mark.parametrize("seed", seeds(12))
 @pytest.mark.parametrize("spread", SPREADS)
 @pytest.mark.parametrize("whole_spans", [False, True])
 def test_forbidden_symbols(seed: int, spread: float, whole_spans: bool) -> None:
-    check(to_dense(with_mask(random_case(seed, spread), seed, whole_spans)))
+    check(to_lanes(with_mask(random_case(seed, spread), seed, whole_spans)))
 
 
 @pytest.mark.parametrize("seed", seeds(12))
@@ -63,19 +64,19 @@ def test_far_from_one(seed: int, shift: float) -> None:
     case = random_case(seed)
     binary = [x + shift for x in case.binary_logs]
     unary = [x - shift for x in case.unary_logs]
-    check(to_dense(replace(case, binary_logs=binary, unary_logs=unary)))
+    check(to_lanes(replace(case, binary_logs=binary, unary_logs=unary)))
 
 
 def test_only_words_and_unary_rules() -> None:
     unary = [(0, 1), (0, 2), (0, 0), (0, 1)]
     words: list[list[Entries]] = [[[(0, 0.3), (1, 0.1), (1, -0.5)]], [], [[(2, 0.2)]]]
-    check(to_dense(Case(3, [], unary, [], [0.5, -1.0, 0.25, 0.1], words)))
+    check(to_lanes(Case(3, [], unary, [], [0.5, -1.0, 0.25, 0.1], words)))
     no_rules: list[list[Entries]] = [[[(0, 0.3)]], [[(1, 0.3)]], [], [[(0, 0.1)], [(0, 0.1)]]]
-    check(to_dense(Case(2, [], [], [], [], no_rules)))
+    check(to_lanes(Case(2, [], [], [], [], no_rules)))
 
 
 def test_no_sentences() -> None:
-    passes = to_dense(Case(2, [(0, 1, 1)], [], [0.0], [], [])).passes()
+    passes = to_lanes(Case(2, [(0, 1, 1)], [], [0.0], [], [])).passes()
     assert passes.log_partition().shape == (0,)
     assert_close(passes.expected_counts().binary, np.zeros(1))
 
@@ -90,7 +91,7 @@ def test_a_single_tree_among_dead_ends(small: float, rule: float) -> None:
     words: list[Entries] = [[(1, 0.0), (2, small)] for _ in range(4)]
     binary = [(1, 1, 1), (2, 2, 2), (0, 2, 2), (0, 1, 2)]
     logs = [0.0, -1.0, rule, -math.inf]
-    case = to_dense(Case(3, binary, [], logs, [], [words, words[:2], words[:3]]))
+    case = to_lanes(Case(3, binary, [], logs, [], [words, words[:2], words[:3]]))
     check(case)
     expected = [4 * small + rule - 2 + math.log(5), 2 * small + rule, 3 * small + rule - 1]
     expected[2] += math.log(2)
@@ -101,7 +102,7 @@ def test_splits_of_very_different_size() -> None:
     # exp(-1500) between the splits of the whole: the lesser one gives symbol 0, by the way of 2.
     words: list[Entries] = [[(1, 0.0)], [(1, 0.0), (3, -700.0)], [(1, 0.0)]]
     binary = [(2, 1, 3), (1, 1, 1), (0, 2, 1)]
-    check(to_dense(Case(4, binary, [], [-600.0, 0.0, 0.0], [], [words])))
+    check(to_lanes(Case(4, binary, [], [-600.0, 0.0, 0.0], [], [words])))
 
 
 def large_case(seed: int, lengths: list[int], s: int, spread: float) -> Case:
@@ -139,13 +140,13 @@ SHAPES = [
 @pytest.mark.parametrize("lengths", SHAPES, ids=["ragged", "blocks", "strips", "long"])
 @pytest.mark.parametrize("spread", [1.0, 40.0, 300.0])
 @pytest.mark.parametrize("mask", ["", "symbols", "spans"])
-def test_agrees_with_the_sparse_kernel(lengths: list[int], spread: float, mask: str) -> None:
+def test_agrees_with_one_sentence_at_a_time(lengths: list[int], spread: float, mask: str) -> None:
     case = large_case(len(lengths), lengths, 7, spread)
     if mask:
         case = with_mask(case, 3, mask == "spans")
     factors = np.random.default_rng(1).normal(size=len(lengths))
     factors[::5] = 0.0
-    passes = to_dense(case).passes()
+    passes = to_lanes(case).passes()
     assert_same(passes.expected_counts(factors), case.passes().expected_counts(factors))
     assert_close(passes.log_partition(), case.passes().log_partition())
 
@@ -155,12 +156,10 @@ def scaled(kernel: Any, passes: ParsingPasses, raised: float) -> tuple[Array, Ar
     b = len(passes.sentences)
     log_z, low = np.full(b, np.nan), np.ones(b, np.bool_)
     order = np.argsort(passes.sentences.lengths, kind="stable")
-    kernel(
-        *passes.scaled_arguments(), order, 0, b, passes.rules.root,
-        passes.rules.num_unary_symbols, raised, True, np.zeros(b), log_z, low,
-        np.zeros_like(passes.binary), np.zeros_like(passes.unary), np.zeros_like(passes.words),
-        (np.empty((0, 0, 0)),) * 4,
-    )  # fmt: skip
+    problem, starts = passes.scaled_problem(raised), passes.sentences.starts
+    counts = (np.zeros_like(x) for x in (passes.binary, passes.unary, passes.words))
+    outer = Outer(*(np.empty((0, 0, 0)),) * 4)
+    kernel(problem, starts, order, True, np.zeros(b), low, Counts(log_z, *counts), outer)
     return log_z, low
 
 
@@ -168,16 +167,16 @@ def scaled(kernel: Any, passes: ParsingPasses, raised: float) -> tuple[Array, Ar
 @pytest.mark.parametrize("spread", [1.0, 30.0, 60.0, 120.0, 250.0])
 def test_what_is_too_small_is_so_in_both(seed: int, spread: float) -> None:
     passes = large_case(seed, [1, 2, 2, 3, 3, 5, 5, 8], 5, spread).passes()
-    for raised in (0.0, compiled.RAISED):
-        log_z, low = scaled(dense.sweep, passes, raised)
-        expected, expected_low = scaled(compiled.sweep, passes, raised)
+    for raised in (0.0, SPARSE_RAISED):
+        log_z, low = scaled(batched.sweep, passes, raised)
+        expected, expected_low = scaled(outside.sweep, passes, raised)
         assert np.array_equal(low, expected_low)
         assert_close(log_z, expected)
 
 
 def test_some_of_these_are_too_small_and_others_not() -> None:
     lows = [
-        scaled(dense.sweep, large_case(0, [2, 3, 5, 8], 5, spread).passes(), 0.0)[1]
+        scaled(batched.sweep, large_case(0, [2, 3, 5, 8], 5, spread).passes(), 0.0)[1]
         for spread in (1.0, 60.0, 120.0, 250.0)
     ]
     assert not lows[0].any()
@@ -186,7 +185,7 @@ def test_some_of_these_are_too_small_and_others_not() -> None:
 
 def test_counts_do_not_depend_on_threads() -> None:
     lengths = np.random.default_rng(0).integers(1, 12, size=200).tolist()
-    case = to_dense(large_case(0, lengths, 8, 1.0))
+    case = to_lanes(large_case(0, lengths, 8, 1.0))
     threads = torch.get_num_threads()
     results = []
     try:
@@ -214,15 +213,15 @@ def random_passes(s: int, density: float, per_word: int, lengths: list[int]) -> 
     return ParsingPasses(rules, words, np.zeros(len(binary)), np.empty(0), np.zeros(len(symbols)))
 
 
-def test_full_charts_are_for_the_dense_kernel() -> None:
-    assert random_passes(20, 1.0, 20, [3, 10, 8] * 20).dense
-    assert random_passes(60, 0.05, 60, [10] * 20).dense
+def test_full_charts_are_done_side_by_side() -> None:
+    assert random_passes(20, 1.0, 20, [3, 10, 8] * 20).lanes
+    assert random_passes(60, 0.05, 60, [10] * 20).lanes
     # Too few symbols meet; too little work; too many symbols.
-    assert not random_passes(60, 0.05, 1, [10] * 20).dense
-    assert not random_passes(20, 1.0, 20, [3]).dense
-    assert not random_passes(600, 0.001, 600, [10] * 20).dense
-    assert not random_passes(20, 1.0, 20, [1] * 1000).dense
-    assert not random_passes(20, 1.0, 20, []).dense
+    assert not random_passes(60, 0.05, 1, [10] * 20).lanes
+    assert not random_passes(20, 1.0, 20, [3]).lanes
+    assert not random_passes(600, 0.001, 600, [10] * 20).lanes
+    assert not random_passes(20, 1.0, 20, [1] * 1000).lanes
+    assert not random_passes(20, 1.0, 20, []).lanes
 
 
 def test_the_share_of_pairs_that_meet() -> None:
@@ -249,13 +248,13 @@ def test_forbidden_spans_count_as_empty() -> None:
 
 
 @pytest.mark.parametrize("kind", ["arcs", "anchors", "beam"])
-def test_what_the_dense_kernel_cannot_do(kind: str) -> None:
+def test_what_cannot_be_done_side_by_side(kind: str) -> None:
     words: list[Entries] = [[(a, 0.0) for a in range(4)] for _ in range(20)]
     binary = [(a, b, c) for a in range(4) for b in range(4) for c in range(4)]
     case = Case(4, binary, [], [0.0] * 64, [], [words] * 20)
-    assert case.passes().dense
+    assert case.passes().lanes
     if kind == "arcs":
         case = with_arcs(case, 0)
     if kind == "anchors":
         case = with_anchors(case, 0, "b")
-    assert not case.passes(0.1 if kind == "beam" else 0.0).dense
+    assert not case.passes(0.1 if kind == "beam" else 0.0).lanes

@@ -10,6 +10,7 @@ from numba import njit
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.registry import cpu_target
+from numba.extending import overload
 
 from inout._core.cpu.caching import KernelCache
 
@@ -60,6 +61,12 @@ class _InnerCompiler(Compiler):
         return super().compile_extra(func)
 
 
+_INNER: dict[str, Any] = {
+    "nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True,
+    "pipeline_class": _InnerCompiler,
+}  # fmt: skip
+
+
 def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Compiles a function at its first call, and keeps the code on disk; releases Python's lock."""
     if function is None:
@@ -74,9 +81,14 @@ def inner(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
     The code is part of its callers', and kept with them.
     """
-    options |= {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    decorate = njit(pipeline_class=_InnerCompiler, **options)
+    decorate = njit(**_INNER, **options)
     return decorate if function is None else decorate(function)
+
+
+def inner_overload(stub: Callable[..., Any], **options: Any) -> Any:
+    """numba's `overload` of a stub, made as `inner` functions are."""
+    made: Any = _INNER | options
+    return overload(stub, strict=False, jit_options=made)
 
 
 def load_compiler() -> None:

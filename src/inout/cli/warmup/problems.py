@@ -198,11 +198,11 @@ FAMILIES: dict[str, tuple[Problem, ...]] = {
 # What commands need, each with a kernel that tells whether it was compiled before. What takes
 # longest first: then processes end at about the same time.
 COMMANDS: dict[str, tuple[tuple[Problem, str], ...]] = {
-    "parse": ((viterbi, "sparse.cpu.viterbi.viterbi"), (inside, "sparse.cpu.scaled.sweep")),
+    "parse": ((viterbi, "sparse.cpu.viterbi.viterbi"), (inside, "sparse.cpu.outside.sweep")),
     "solve": ((_solve, "forest.cpu.scaled.inside"), (_derivations, "forest.cpu.kbest.search")),
     "demo": (
         (_kbest, "sparse.cpu.kbest.kbest"),
-        (inside, "sparse.cpu.scaled.sweep"),
+        (inside, "sparse.cpu.outside.sweep"),
         (_prefix, "sparse.cpu.prefix.prefixes"),
         (_em, "sparse.cpu.batched.sweep"),
     ),

@@ -1,15 +1,103 @@
-"""`RuleArrays` and `SentenceArrays`: what the passes of sparse grammars read, made once."""
+"""What the passes of sparse grammars read: rules, weights, sentences.
+
+`RuleArrays` and `SentenceArrays` are made once; the NamedTuples are what kernels get of them. The
+type of the numbers says in which arithmetic a kernel works (`cpu/arithmetic.py`).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+
+_NONE, _NO_FLOATS = np.empty(0, np.int64), np.empty(0)
+
+
+class Grammar(NamedTuple):
+    """What every kernel reads of `RuleArrays`."""
+
+    pair_offsets: NDArray[np.int64]  # [symbols+1]
+    pair_right: NDArray[np.int32]  # [q]
+    rule_offsets: NDArray[np.int64]  # [q+1]
+    rule_head: NDArray[np.int32]  # [r]
+    unary_head: NDArray[np.int32]  # [u]
+    unary_child: NDArray[np.int32]  # [u]
+    unary_place: NDArray[np.int32]  # [symbols]
+    root: int
+    num_unary_symbols: int
+
+
+class Ways(NamedTuple):
+    """What walks from the top down read of `RuleArrays` besides."""
+
+    rule_left: NDArray[np.int32]  # [r]
+    rule_right: NDArray[np.int32]  # [r]
+    head_offsets: NDArray[np.int64]  # [symbols+1]
+    head_rules: NDArray[np.int64]  # [r]
+    order: NDArray[np.int64]  # [r]
+
+
+class Words(NamedTuple):
+    """The entries of sentences, and what is special about spans, as in `SentenceArrays`."""
+
+    offsets: NDArray[np.int64]  # [positions+1]
+    symbols: NDArray[np.int32]  # [words' entries]
+    values: Array  # [entries], those of arcs last; of the problem's numbers
+    exponents: NDArray[np.int64]  # [positions], binary ones of the values, if they are scaled
+    first_cells: NDArray[np.int64]  # [positions], the first cell of the position's sentence
+    arc_offsets: NDArray[np.int64]  # [cells+1] or [0]
+    arc_symbols: NDArray[np.int32]  # [arcs]
+    arc_exponents: NDArray[np.int64]  # [cells], binary ones of the values, if they are scaled
+    allowed: NDArray[np.bool_]  # [cells s|1] or [0 1]
+
+
+class Weights(NamedTuple):
+    """Weights of rules in the numbers of some type; a row for one cell, or one for all cells."""
+
+    binary: Array  # [rows r], in the passes' order
+    unary: Array  # [rows u]
+    binary_exponents: NDArray[np.int64] = _NONE  # [rows], binary ones of the weights, if scaled
+    unary_exponents: NDArray[np.int64] = _NONE  # [rows]
+    keeps: NDArray[np.float64] = _NO_FLOATS  # [rows], the weight of no unary rule: 2**-exponent
+
+
+class Scaled(NamedTuple):
+    """Real numbers, with a binary exponent for each row of weights and each span."""
+
+    beam: float  # the share of its span's largest value below which a symbol is dropped
+    raised: float  # what values that are too small become
+
+
+class Logs(NamedTuple):
+    """Logarithms."""
+
+    beam: float  # logarithm of the share
+
+
+class Best(NamedTuple):
+    """Logarithms, of which sums are maxima."""
+
+    beam: float  # logarithm of the share
+
+
+class Residues(NamedTuple):
+    """Remainders modulo a prime below 2**31."""
+
+    prime: int
+
+
+class Problem(NamedTuple):
+    """Sentences under a grammar, in one arithmetic: the leading argument of kernels."""
+
+    grammar: Grammar
+    numbers: Scaled | Logs | Best | Residues
+    weights: Weights
+    words: Words
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,17 +162,22 @@ class RuleArrays:
             num_unary_symbols=len(symbols),
         )
 
-    @property
-    def structure(self) -> tuple[Array, ...]:
-        """The leading argument of every kernel."""
-        return (
-            self.pair_offsets, self.pair_right, self.rule_offsets, self.rule_head,
-            self.unary_head, self.unary_child, self.unary_place,
+    @cached_property
+    def grammar(self) -> Grammar:
+        """Part of the leading argument of every kernel."""
+        return Grammar(
+            self.pair_offsets, self.pair_right, self.rule_offsets, self.rule_head, self.unary_head,
+            self.unary_child, self.unary_place, self.root, self.num_unary_symbols,
         )  # fmt: skip
+
+    @cached_property
+    def ways(self) -> Ways:
+        """What walks from the top down read of the rules."""
+        return Ways(self.rule_left, self.rule_right, self.head_offsets, self.head_rules, self.order)
 
 
 def _no_offsets() -> NDArray[np.int64]:
-    return np.empty(0, np.int64)
+    return _NONE
 
 
 def _no_symbols() -> NDArray[np.int32]:
@@ -141,14 +234,16 @@ class SentenceArrays:
         return np.append(0, (self.lengths**2).cumsum())
 
     @cached_property
-    def spans(self) -> tuple[Array, ...]:
-        """(first cell of the sentence of each position, arc_offsets, arc_symbols, allowed).
+    def _first_cells(self) -> NDArray[np.int64]:
+        """By which a kernel that knows only where its sentence begins finds the cells."""
+        return np.repeat(self.cell_starts[:-1], self.lengths)
 
-        What kernels read beside the words; a kernel that knows only the first position of its
-        sentence finds the cells by it.
-        """
-        first_cells = np.repeat(self.cell_starts[:-1], self.lengths)
-        return first_cells, self.arc_offsets, self.arc_symbols, self.allowed
+    def words(self, values: Array, exponents: Array = _NONE, arcs: Array = _NONE) -> Words:
+        """The entries with values [entries]; binary exponents of the words' and of the arcs'."""
+        return Words(
+            self.offsets, self.symbols, values, exponents, self._first_cells, self.arc_offsets,
+            self.arc_symbols, arcs, self.allowed,
+        )  # fmt: skip
 
     def select(self, which: Array) -> tuple[SentenceArrays, Array, Array]:
         """(only these sentences, the numbers of their entries, the numbers of their cells)."""

@@ -1,4 +1,4 @@
-"""Where the dense kernel pays: how many pairs of symbols are likely to meet in a chart."""
+"""Where spans side by side pay: how many pairs of symbols are likely to meet in a chart."""
 
 from __future__ import annotations
 
@@ -7,20 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from inout.kernels.limits import LANES_MEETING, LANES_SQUARES, LANES_SYMBOLS, LANES_WORK
 from inout.kernels.sparse.arrays import RuleArrays, SentenceArrays
 
 Array = NDArray[Any]
 
-# Measured on random grammars of 10 to 200 symbols, with 5 % to all of their pairs, and sentences
-# of 5 to 40 words: where all pairs meet, batches are 2 to 12 times as fast in the dense kernel,
-# whatever the number of symbols; a single sentence is between 0.8 and 5 times as fast. Time goes
-# with all pairs there and with those that meet in the other kernel: with words of one symbol
-# each and few rules, it was up to 30 times as slow.
-ENOUGH = 0.1
-# Words squared, and times pairs: below these the estimate would cost more than it can save.
-SQUARES, WORK = 400, 40_000
-# Above so many symbols the scratch of a strip leaves the cache of a core.
-MANY = 512
 # Wider spans have rather more symbols than those that are looked at.
 WIDEST = 6
 SAMPLE = 32
@@ -29,11 +20,13 @@ SURE = 1 - 1e-12
 
 
 def pays(rules: RuleArrays, sentences: SentenceArrays) -> bool:
-    """Whether the dense kernel is likely to be the faster one."""
+    """Whether `batched.sweep` is likely to be faster than `outside.sweep`."""
     squares = int((sentences.lengths**2).sum())
-    if squares < SQUARES or squares * len(rules.pair_right) < WORK or rules.num_symbols > MANY:
+    if squares < LANES_SQUARES or squares * len(rules.pair_right) < LANES_WORK:
         return False
-    return meeting_share(rules, sentences) * allowed_share(sentences) >= ENOUGH
+    if rules.num_symbols > LANES_SYMBOLS:
+        return False
+    return meeting_share(rules, sentences) * allowed_share(sentences) >= LANES_MEETING
 
 
 def meeting_share(rules: RuleArrays, sentences: SentenceArrays) -> float:

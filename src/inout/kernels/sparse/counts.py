@@ -1,21 +1,73 @@
-"""`count_trees`: the exact number of trees of each sentence."""
+"""`count_trees`: the exact number of trees of each sentence, from remainders modulo primes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterator, Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from inout._core.errors import ArgumentError
-from inout.kernels.sparse.cpu import residues
+from inout.kernels.sparse.arrays import Problem, Residues, Weights
+from inout.kernels.sparse.cpu.inside import remainder
 from inout.kernels.sparse.cpu.passes import ParsingPasses
-from inout.kernels.sparse.primes import from_remainders, primes
 from inout.kernels.sparse.trees import Array, for_each_sentence
 
-_remainder: Callable[..., Any] = residues.remainder
+# Miller's test with these bases errs for no number below 3,215,031,751 (Pomerance, Selfridge &
+# Wagstaff 1980).
+_BASES = (2, 3, 5, 7)
+
+
+def _is_prime(number: int) -> bool:
+    """Whether an odd number from 11 to 2**31 is prime."""
+    odd, twos = number - 1, 0
+    while odd % 2 == 0:
+        odd, twos = odd // 2, twos + 1
+    for base in _BASES:
+        power = pow(base, odd, number)
+        if power in (1, number - 1):
+            continue
+        if not any((power := power * power % number) == number - 1 for _ in range(twos - 1)):
+            return False
+    return True
+
+
+def _descending() -> Iterator[int]:
+    return (x for x in range(2**31 - 1, 11, -2) if _is_prime(x))
+
+
+@cache
+def _known() -> tuple[list[int], Iterator[int]]:
+    return [], _descending()
+
+
+def primes(count: int) -> list[int]:
+    """The largest primes below 2**31, so many of them.
+
+    >>> primes(3)
+    [2147483647, 2147483629, 2147483587]
+    """
+    known, rest = _known()
+    while len(known) < count:
+        known.append(next(rest))
+    return known[:count]
+
+
+def from_remainders(remainders: Sequence[int], moduli: Sequence[int]) -> int:
+    """The number below the product of the moduli, primes, that leaves these remainders.
+
+    Garner's algorithm.
+
+    >>> from_remainders([10**20 % p for p in primes(3)], primes(3))
+    100000000000000000000
+    """
+    number, modulus = 0, 1
+    for rest, prime in zip(remainders, moduli, strict=True):
+        number += modulus * ((rest - number) * pow(modulus, -1, prime) % prime)
+        modulus *= prime
+    return number
 
 
 def _multiplicities(given: ArrayLike | None, log_weights: Array, what: str) -> Array:
@@ -94,13 +146,12 @@ def count_trees(
     for turn, prime in enumerate(moduli):
         binary_rest, unary_rest, word_rest = (_remainders(x, prime) for x in numbers)
         binary_rest = np.ascontiguousarray(np.atleast_2d(binary_rest)[:, rules.order])
-        given = (sentences.offsets, sentences.symbols, word_rest, *sentences.spans)
-        weights = rules.structure, binary_rest, np.atleast_2d(unary_rest), given
+        weights = Weights(binary_rest, np.atleast_2d(unary_rest))
+        problem = Problem(rules.grammar, Residues(prime), weights, sentences.words(word_rest))
 
-        def count(b: int, prime: int = prime, turn: int = turn, weights: Any = weights) -> None:
+        def count(b: int, turn: int = turn, problem: Problem = problem) -> None:
             if needed[b] > turn:
-                size = int(starts[b]), int(lengths[b]), rules.root
-                found[b].append(int(_remainder(*weights, *size, np.int64(prime))))
+                found[b].append(int(remainder(problem, int(starts[b]), int(lengths[b]))))
 
         for_each_sentence(passes, count)
     return [from_remainders(x, moduli[: len(x)]) for x in found]

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from inout._core.errors import ArgumentError
-from inout.kernels.sparse.cpu import kbest as compiled
+from inout.kernels.sparse.cpu import kbest as kernel
 from inout.kernels.sparse.cpu.passes import ParsingPasses
 from inout.kernels.sparse.trees import (
-    SentenceTrees,
+    Trees,
     cut,
     for_each_sentence,
     most_edges,
     new_items,
     no_trees,
-    ways_of,
 )
 
-_kbest: Callable[..., Any] = compiled.kbest
 
-
-def kbest(passes: ParsingPasses, k: int) -> list[SentenceTrees]:
+def kbest(passes: ParsingPasses, k: int) -> list[Trees]:
     """For each sentence its k best trees, or all if there are fewer, in order.
 
     The same rule given twice makes different trees; no tree is there twice. Ties are broken as by
@@ -39,18 +33,14 @@ def kbest(passes: ParsingPasses, k: int) -> list[SentenceTrees]:
     """
     if k < 0:
         raise ArgumentError(f"k must be 0 or more. Got {k}")
-    rules, lengths = passes.rules, passes.sentences.lengths
+    rules, starts, lengths = passes.rules, passes.sentences.starts, passes.sentences.lengths
     results = [no_trees() for _ in lengths]
-    grammar, *weights, starts = passes.log_arguments()
+    problem, most = passes.best_problem, most_edges(passes)
 
     def search(b: int) -> None:
         n = int(lengths[b])
-        found = _kbest(
-            grammar, ways_of(rules), *weights, int(starts[b]), n, rules.root,
-            rules.num_unary_symbols, rules.order, new_items(n, rules.num_symbols, 4), k,
-            most_edges(passes) * n,
-        )  # fmt: skip
-        results[b] = cut(*found)
+        items = new_items(n, rules.num_symbols, 4)
+        results[b] = cut(*kernel.kbest(problem, rules.ways, int(starts[b]), n, items, k, most * n))
 
     if k:
         for_each_sentence(passes, search)

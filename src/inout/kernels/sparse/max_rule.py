@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
-from inout.kernels.sparse.cpu import max_rule as compiled
+from inout.kernels.sparse.cpu import max_rule as kernel
 from inout.kernels.sparse.cpu.passes import ParsingPasses
-from inout.kernels.sparse.trees import Array, BestTrees, for_each_sentence, leaves, ways_of
-
-_max_rule: Callable[..., Any] = compiled.max_rule
+from inout.kernels.sparse.trees import Array, Trees, for_each_sentence, leaves
 
 
-def max_rule(passes: ParsingPasses, total: bool = False) -> BestTrees:
+def max_rule(passes: ParsingPasses, total: bool = False) -> Trees:
     """The tree that maximises the product of the posteriors of its anchored rules.
 
     Anchored rules are binary rules with their span and split, unary rules with their span, and
@@ -33,26 +28,23 @@ def max_rule(passes: ParsingPasses, total: bool = False) -> BestTrees:
     >>> float(np.exp(max_rule(passes).scores[0])), float(max_rule(passes, total=True).scores[0])
     (0.25, 4.0)
     """
-    rules, lengths = passes.rules, passes.sentences.lengths
+    lengths = passes.sentences.lengths
     scores = np.full(len(lengths), -np.inf)
     nodes: list[Array] = [np.empty((0, 5), np.int64) for _ in lengths]
 
     def find(b: int) -> None:
         only, n = passes.only(b), int(lengths[b])
-        posteriors = only.posteriors(0)
-        *scaled, _ = only.scaled_arguments()
-        *logs, _ = only.log_arguments()
+        found = only.posteriors(0)
+        posteriors = kernel.Posteriors(found.above, found.below)
         own = np.empty((2 * n - 1, 5), np.int64)
-        scores[b], size = _max_rule(
-            tuple(scaled), tuple(logs), ways_of(rules), 0, n, rules.root, rules.num_unary_symbols,
-            rules.order, posteriors.above, posteriors.below, not total, own,
-        )  # fmt: skip
+        scores[b], size = kernel.max_rule(
+            only.scaled_problem(), only.log_problem, only.rules.ways, n, posteriors, not total, own
+        )
         # The entries of the one sentence are numbered from 0 on.
         entries = passes.sentences.select(np.array([b]))[1]
-        found = own[:size]
-        leaf = leaves(found)
-        found[leaf, 4] = entries[found[leaf, 4]]
-        nodes[b] = found
+        nodes[b] = own[:size]
+        leaf = leaves(nodes[b])
+        nodes[b][leaf, 4] = entries[nodes[b][leaf, 4]]
 
     for_each_sentence(passes, find)
-    return BestTrees(scores, nodes)
+    return Trees(scores, nodes)

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from inout.kernels.autograd import differentiable_log_partition, gradient_wanted, tangents_by
 from inout.kernels.sparse.arrays import RuleArrays, SentenceArrays
-from inout.kernels.sparse.cpu.passes import Counts, ParsingPasses
+from inout.kernels.sparse.cpu.outside import Counts
+from inout.kernels.sparse.cpu.passes import ParsingPasses
 from inout.kernels.sparse.reference import reference_log_partition
 
 

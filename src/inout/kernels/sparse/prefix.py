@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from inout.kernels.limits import (
+    SPARSE_LOG_GROWTH,
+    SPARSE_RAISED,
+    SPARSE_SLACK,
+    SPARSE_SPECK,
+)
 from inout.kernels.sparse.cpu import prefix
-from inout.kernels.sparse.cpu import scaled as parsing
 from inout.kernels.sparse.cpu.passes import ParsingPasses
 
 Array = NDArray[Any]
-
-_prefixes: Callable[..., Any] = prefix.prefixes
-_log_prefixes: Callable[..., Any] = prefix.log_prefixes
-
-# Left corners that multiply a value by more than this could bring back what the scaled arithmetic
-# has dropped as too small; between SPECK and TINY there is room for this much, e^14 = 10^6.
-_MOST_LOG_GROWTH = 14.0
 
 
 class Steps(NamedTuple):
@@ -36,7 +33,7 @@ class Steps(NamedTuple):
     def log_applied(self, values: Array) -> NDArray[np.float64]:
         """log x [s], given log b."""
         result = np.array(values, np.float64)
-        prefix.log_climb(tuple(self), result)
+        prefix.log_climb(prefix.Climb(*self), result)
         return result
 
 
@@ -94,21 +91,18 @@ def prefix_log_probs(passes: ParsingPasses, steps: Steps) -> Prefixes:
     begins, sentences = np.full(n, -np.inf), np.full(n, -np.inf)
     if n == 0:
         return Prefixes(begins, sentences)
-    size = 0, n, passes.rules.root, passes.rules.num_unary_symbols
     growth = steps.log_applied(np.zeros(passes.rules.num_symbols)).max()
-    lost = bool(growth > _MOST_LOG_GROWTH)
+    lost = bool(growth > SPARSE_LOG_GROWTH)
     if not lost:
-        *given, _ = passes.scaled_arguments()
-        factors = np.maximum(np.exp(steps.log_factors), parsing.SPECK)
-        scaled = steps.targets, steps.sources, factors
-        if _prefixes(*given, *size, scaled, 0.0, begins, sentences):
+        factors = np.maximum(np.exp(steps.log_factors), SPARSE_SPECK)
+        climb = prefix.Climb(steps.targets, steps.sources, factors)
+        if prefix.prefixes(passes.scaled_problem(), 0, n, climb, begins, sentences):
             bounds = np.full(n, -np.inf), np.full(n, -np.inf)
-            _prefixes(*given, *size, scaled, parsing.RAISED, *bounds)
+            prefix.prefixes(passes.scaled_problem(SPARSE_RAISED), 0, n, climb, *bounds)
             lost = bool(
-                (bounds[0] > begins + parsing.SLACK).any()
-                or (bounds[1] > sentences + parsing.SLACK).any()
+                (bounds[0] > begins + SPARSE_SLACK).any()
+                or (bounds[1] > sentences + SPARSE_SLACK).any()
             )
     if lost:
-        *logs, _ = passes.log_arguments()
-        _log_prefixes(*logs, *size, tuple(steps), begins, sentences)
+        prefix.log_prefixes(passes.log_problem, 0, n, prefix.Climb(*steps), begins, sentences)
     return Prefixes(begins, sentences)

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from inout._core.errors import ArgumentError
-from inout.kernels.sparse.cpu import sample as compiled
+from inout.kernels.sparse.cpu import sample as kernel
 from inout.kernels.sparse.cpu.passes import ParsingPasses
 from inout.kernels.sparse.trees import (
-    SentenceTrees,
+    Trees,
     cut,
     for_each_sentence,
     most_edges,
     new_items,
     no_trees,
-    ways_of,
 )
 
-_sample: Callable[..., Any] = compiled.sample
 
-
-def sample(passes: ParsingPasses, count: int, seed: int) -> list[SentenceTrees]:
+def sample(passes: ParsingPasses, count: int, seed: int) -> list[Trees]:
     """For each sentence `count` trees, independent, each as likely as it is given the sentence.
 
     None for a sentence without a tree. The scores are log-weights, not probabilities. Sample x of
@@ -43,19 +37,16 @@ def sample(passes: ParsingPasses, count: int, seed: int) -> list[SentenceTrees]:
         raise ArgumentError(f"count must be 0 or more. Got {count}")
     if not 0 <= seed < 2**64:
         raise ArgumentError(f"seed must be in 0 to 2^64 - 1. Got {seed}")
-    rules, lengths = passes.rules, passes.sentences.lengths
+    rules, starts, lengths = passes.rules, passes.sentences.starts, passes.sentences.lengths
     results = [no_trees() for _ in lengths]
-    *scaled, starts = passes.scaled_arguments()
-    *logs, _ = passes.log_arguments()
-    most = most_edges(passes)
+    scaled, logs, most = passes.scaled_problem(), passes.log_problem, most_edges(passes)
 
     def draw(b: int) -> None:
         n = int(lengths[b])
         scores, offsets = np.empty(count), np.zeros(count + 1, np.int64)
         nodes = np.empty((count * (2 * n - 1), 5), np.int64)
-        found = _sample(
-            tuple(scaled), tuple(logs), ways_of(rules), int(starts[b]), n, rules.root,
-            rules.num_unary_symbols, rules.order, new_items(n, rules.num_symbols, 1), most,
+        found = kernel.sample(
+            scaled, logs, rules.ways, int(starts[b]), n, new_items(n, rules.num_symbols, 1), most,
             np.uint64(seed), b, scores, offsets, nodes,
         )  # fmt: skip
         if found:

@@ -9,27 +9,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from inout.kernels.sparse.arrays import RuleArrays
 from inout.kernels.sparse.cpu.passes import ParsingPasses
 from inout.kernels.threads import over_batch
 
 Array = NDArray[Any]
 
 
-class BestTrees(NamedTuple):
-    """One tree for each sentence: scores [b], -inf without one, and nodes of each.
+class Trees(NamedTuple):
+    """Some trees of one sentence, or one of each: scores, -inf without a tree, and nodes of each.
 
-    nodes[b] [m 5], parents first, left before right: start, end (exclusive), symbol above the unary
+    nodes[x] [m 5], parents first, left before right: start, end (exclusive), symbol above the unary
     rule, number of the unary rule or -1, number of the binary rule or, for a leaf, of its entry.
     m is 2 n - 1 for n words, less with arcs, 0 without a tree; `leaves` tells which are leaves.
     """
-
-    scores: Array
-    nodes: list[Array]
-
-
-class SentenceTrees(NamedTuple):
-    """Some trees of one sentence: log-weights [m] and the nodes of each, as in `BestTrees`."""
 
     scores: Array
     nodes: list[Array]
@@ -48,11 +40,6 @@ def leaves(nodes: Array) -> Array:
     return found
 
 
-def ways_of(rules: RuleArrays) -> tuple[Array, ...]:
-    """What walks from the top down read of the rules."""
-    return rules.rule_left, rules.rule_right, rules.head_offsets, rules.head_rules
-
-
 def most_edges(passes: ParsingPasses) -> int:
     """A bound on the entries and rules, or unary rules, of a symbol over a span."""
     sentences = passes.sentences
@@ -63,14 +50,14 @@ def most_edges(passes: ParsingPasses) -> int:
     return max(entries + widest, 1 + len(passes.rules.unary_head))
 
 
-def no_trees() -> SentenceTrees:
+def no_trees() -> Trees:
     """Those of a sentence without words."""
-    return SentenceTrees(np.empty(0), [])
+    return Trees(np.empty(0), [])
 
 
-def cut(scores: Array, offsets: Array, nodes: Array) -> SentenceTrees:
+def cut(scores: Array, offsets: Array, nodes: Array) -> Trees:
     """Trees out of one array of all their nodes."""
-    return SentenceTrees(scores, [nodes[x:y] for x, y in pairwise(offsets)])
+    return Trees(scores, [nodes[x:y] for x, y in pairwise(offsets)])
 
 
 def new_items(n: int, num_symbols: int, columns: int) -> Array:

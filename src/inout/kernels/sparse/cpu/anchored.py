@@ -1,8 +1,9 @@
 """Posteriors of binary rules over spans and splits, in arrays that grow with what is found.
 
 The inside chart is made again; what the outside pass has to say is given as `back` [n n symbols],
-the gradients of log Z by the symbols' values before unary rules. Results are numbers [count 4]
-(rule in the passes' order, start, last word of the left part or -1, last word), and values [count].
+the gradients of log Z by the symbols' values before unary rules, as in `Outer`. Results are numbers
+[count 4] (rule in the passes' order, start, last word of the left part or -1, last word), and
+values [count].
 """
 
 from __future__ import annotations
@@ -12,18 +13,11 @@ import math
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
-from inout.kernels.sparse.cpu.logspace import combine
-from inout.kernels.sparse.cpu.logspace import inside as log_inside
-from inout.kernels.sparse.cpu.scaled import (
-    NONE,
-    bar,
-    inside,
-    left_base,
-    product,
-    right_base,
-    row_of,
-    set_factors,
-)
+from inout.kernels.sparse.arrays import Logs, Scaled
+from inout.kernels.sparse.cpu.arithmetic import operation, product, zero
+from inout.kernels.sparse.cpu.chart import NOTHING, bar, row_of, splits_of, value_above
+from inout.kernels.sparse.cpu.inside import inside
+from inout.kernels.sparse.cpu.outside import back_shift, split_factors
 
 FIRST_SIZE = 1024
 
@@ -40,113 +34,93 @@ def with_room(numbers, values, count):
     return longer, more
 
 
+@operation
+def span_top(numbers, chart, i, j):
+    """The largest value of a span, in its scale; 0 if it has none."""
+
+
+@operation
+def posterior(numbers, rule, back, value, top):
+    """The posterior of a rule over a span and splits of this value."""
+
+
+@span_top.on(Scaled)
+def _(numbers, chart, i, j):
+    return 0.0 if chart.exps[i, j] == NOTHING else 1.0
+
+
+@posterior.on(Scaled)
+def _(numbers, rule, back, value, top):
+    return rule * back * value
+
+
+@span_top.on(Logs)
+def _(numbers, chart, i, j):
+    top = -np.inf
+    for a in range(chart.left_ends.shape[1]):
+        top = max(top, value_above(chart, i, j, a))
+    return top
+
+
+@posterior.on(Logs)
+def _(numbers, rule, back, value, top):
+    return math.exp(rule + back + (value - top))
+
+
 @inner
-def meeting(chart_ends, i, j, symbol, right):
-    """(first, last) split of i..j where the left and the right symbol may both be there."""
-    left_ends, right_starts = chart_ends
-    lo = max(max(left_ends[i, symbol, 0], right_starts[j, right, 0] - 1), i)
-    return lo, min(min(left_ends[i, symbol, 1], right_starts[j, right, 1] - 1), j - 1)
+def any_back(rule_head, rules, start, end, back, nothing):
+    """Whether one of the rules start..end-1 has something to say."""
+    found = False
+    for r in range(start, end):
+        found = found or (rules[r] != nothing and back[rule_head[r]] != nothing)
+    return found
 
 
 @compiled
-def collect(grammar, weights, words, n, unary_symbols, back_all, threshold, by_split):
-    """(numbers, values) of the first sentence by scaled arithmetic, `back` in its scales."""
-    pair_offsets, pair_right, rule_offsets, rule_head = grammar[:4]
-    all_rules, unary, rule_exponents, unary_exponents, keeps = weights
-    first_cells, allowed = words[4], words[7]
-    chart, low = inside(grammar, weights, words, 0, n, unary_symbols, 0.0)
-    lefts, rights, exps, left_ends, right_starts, active, active_counts, below = chart
-    s = back_all.shape[2]
-    back, factors = np.empty(s), np.empty(n)
-    numbers, values, count = np.empty((FIRST_SIZE, 4), np.int64), np.empty(FIRST_SIZE), 0
+def collect(problem, n, back_all, threshold, by_split):
+    """(numbers, values) of the first sentence."""
+    grammar, numbers, weights, words = problem
+    rule_offsets, rule_head, nothing = grammar.rule_offsets, grammar.rule_head, zero(numbers)
+    chart, low = inside(problem, 0, n)
+    lefts, rights = chart.lefts, chart.rights
+    back, factors = np.empty(grammar.unary_place.shape[0]), np.empty(n)
+    found, values, count = np.empty((FIRST_SIZE, 4), np.int64), np.empty(FIRST_SIZE), 0
     for i in range(n):
         for j in range(i + 1, n):
-            if exps[i, j] == NONE:
+            top = span_top(numbers, chart, i, j)
+            if top == nothing:
                 continue
-            cell = first_cells[0] + i * n + j
-            for a in range(s):
+            cell = words.first_cells[0] + i * n + j
+            for a in range(back.shape[0]):
                 back[a] = back_all[i, j, a]
-            bar(allowed, cell, back, 0.0)
-            rules = all_rules[row_of(all_rules, cell)]
-            shift = exps[i, j] - unary_exponents[row_of(unary, cell)]
-            set_factors(exps, i, j, shift - rule_exponents[row_of(all_rules, cell)], factors)
-            for x in range(active_counts[i]):
-                symbol = active[i, x]
-                row = left_base(i, n, s) + symbol * (n - i) - i
-                for q in range(pair_offsets[symbol], pair_offsets[symbol + 1]):
-                    right = pair_right[q]
-                    lo, hi = meeting((left_ends, right_starts), i, j, symbol, right)
-                    gradient = 0.0
-                    for r in range(rule_offsets[q], rule_offsets[q + 1]):
-                        gradient = max(gradient, rules[r] * back[rule_head[r]])
-                    if lo > hi or gradient == 0:
+            bar(words.allowed, cell, back, nothing)
+            row = row_of(weights.unary, cell)
+            shift = back_shift(numbers, chart.exps, weights.unary_exponents, row, i, j)
+            row = row_of(weights.binary, cell)
+            rules = weights.binary[row]
+            split_factors(numbers, chart.exps, weights.binary_exponents, row, i, j, shift, factors)
+            for x in range(chart.active_counts[i]):
+                symbol = chart.active[i, x]
+                for q in range(grammar.pair_offsets[symbol], grammar.pair_offsets[symbol + 1]):
+                    lo, hi, left, right = splits_of(chart, i, j, symbol, grammar.pair_right[q])
+                    start, end = rule_offsets[q], rule_offsets[q + 1]
+                    if lo > hi or not any_back(rule_head, rules, start, end, back, nothing):
                         continue
-                    base = right_base(j, s) + right * (j + 1) + 1
                     # All splits at once, or one after the other.
                     step = 1 if by_split else hi - lo + 1
                     for k in range(lo, hi + 1, step):
-                        value = product(lefts, row + k, rights, base + k, factors, k - i, step)
-                        if gradient * value <= threshold:
+                        a, b = left + k - lo, right + k - lo
+                        value = product(numbers, lefts, a, rights, b, factors, k - i, step)
+                        if value == nothing:
                             continue
-                        more = rule_offsets[q + 1] - rule_offsets[q]
-                        if count + more > values.shape[0]:
-                            numbers, values = with_room(numbers, values, more)
-                        for r in range(rule_offsets[q], rule_offsets[q + 1]):
-                            share = rules[r] * back[rule_head[r]] * value
+                        if count + end - start > values.shape[0]:
+                            found, values = with_room(found, values, end - start)
+                        for r in range(start, end):
+                            here = back[rule_head[r]]
+                            share = posterior(numbers, rules[r], here, value, top)
                             if share > threshold:
-                                numbers[count, 0], numbers[count, 1] = r, i
-                                numbers[count, 2] = k if by_split else -1
-                                numbers[count, 3], values[count] = j, share
+                                found[count, 0], found[count, 1] = r, i
+                                found[count, 2] = k if by_split else -1
+                                found[count, 3], values[count] = j, share
                                 count += 1
-    return numbers[:count], values[:count]
-
-
-@compiled
-def collect_logs(grammar, rules, unary, words, n, unary_symbols, back_all, threshold, by_split):
-    """(numbers, values) of the first sentence in log space, `back` in logs and span by span.
-
-    The scale of a span is such that its largest value after the unary rules is 1.
-    """
-    pair_offsets, pair_right, rule_offsets, rule_head = grammar[:4]
-    first_cells, allowed = words[3], words[6]
-    chart = log_inside(grammar, rules, unary, words, 0, n, unary_symbols, False)
-    lefts, rights, left_ends, right_starts, active, active_counts, below = chart
-    s = back_all.shape[2]
-    back = np.empty(s)
-    numbers, values, count = np.empty((FIRST_SIZE, 4), np.int64), np.empty(FIRST_SIZE), 0
-    for i in range(n):
-        for j in range(i + 1, n):
-            cell = first_cells[0] + i * n + j
-            top = -np.inf
-            for a in range(s):
-                back[a] = back_all[i, j, a]
-                top = max(top, lefts[left_base(i, n, s) + a * (n - i) + j - i])
-            if top == -np.inf:
-                continue
-            bar(allowed, cell, back, -np.inf)
-            here = row_of(rules, cell)
-            for x in range(active_counts[i]):
-                symbol = active[i, x]
-                row = left_base(i, n, s) + symbol * (n - i) - i
-                for q in range(pair_offsets[symbol], pair_offsets[symbol + 1]):
-                    right = pair_right[q]
-                    lo, hi = meeting((left_ends, right_starts), i, j, symbol, right)
-                    if lo > hi:
-                        continue
-                    base = right_base(j, s) + right * (j + 1) + 1
-                    step = 1 if by_split else hi - lo + 1
-                    for k in range(lo, hi + 1, step):
-                        value = combine(lefts, row + k, rights, base + k, step, False)
-                        if value == -np.inf:
-                            continue
-                        more = rule_offsets[q + 1] - rule_offsets[q]
-                        if count + more > values.shape[0]:
-                            numbers, values = with_room(numbers, values, more)
-                        for r in range(rule_offsets[q], rule_offsets[q + 1]):
-                            share = math.exp(rules[here, r] + back[rule_head[r]] + (value - top))
-                            if share > threshold:
-                                numbers[count, 0], numbers[count, 1] = r, i
-                                numbers[count, 2] = k if by_split else -1
-                                numbers[count, 3], values[count] = j, share
-                                count += 1
-    return numbers[:count], values[:count]
+    return found[:count], values[:count]

@@ -1,24 +1,40 @@
 """Inside and outside passes of sparse grammars in scaled arithmetic, many spans at a time.
 
-The rows of the kernel one folder up, over the splits of one span, are short in short sentences.
-Here spans of the same width, of several sentences of the same length, go through the rules side
-by side: they are the lanes of vector instructions. So nothing is left out for being 0 in a single
-span, only what is 0 in all spans of that width.
+The rows of a chart, over the splits of one span, are short in short sentences. Here spans of the
+same width, of several sentences of the same length, go through the rules side by side: they are
+the lanes of vector instructions. So nothing is left out for being 0 in a single span, only what is
+0 in all spans of that width.
 
 Blocks of sentences, their lanes and strips are in `strips`. Scales, specks and what is too small
-are as in the other kernel, whose arguments these are: without arcs, beam, weights of spans or
-posteriors.
+are as in `arithmetic.py`; there are no arcs, beams, weights of spans or posteriors.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled, inner
-from inout.kernels.sparse.cpu.scaled import NONE, SPECK, SURE, TINY, barred, power
+from inout.kernels.limits import (
+    LANES_BLOCK,
+    LANES_CHART,
+    LANES_NARROW,
+    LANES_STRIP,
+    LANES_WIDE,
+    SPARSE_SPECK,
+    SPARSE_SURE,
+    SPARSE_TINY,
+)
+from inout.kernels.sparse.cpu.arithmetic import power
+from inout.kernels.sparse.cpu.chart import NOTHING, barred
 from inout.kernels.sparse.cpu.strips import (
+    Floats,
+    Lanes,
+    PartGrads,
+    Strip,
     add_rule,
     back_through,
     careful_products,
@@ -33,17 +49,36 @@ from inout.kernels.sparse.cpu.strips import (
     store,
 )
 
-# A strip is as wide as this, or less where its left parts would be more than so many numbers.
-WIDE, NARROW, STRIP = 128, 16, 1 << 16
-# A block has so many sentences, or less where its chart would be more than so many numbers.
-BLOCK, CHART = 32, 1 << 17
+
+class Scratch(NamedTuple):
+    """Memory for strips and charts, flat where it is cut to the width of spans."""
+
+    lefts: Floats  # parts of a strip
+    rights: Floats
+    grad_lefts: Floats
+    grad_rights: Floats
+    totals: Floats  # [s wide], before the unary rules, or the gradient by these
+    after: Floats  # [s wide], after the unary rules, or the gradient by these
+    product: Floats  # [wide]
+    gradient: Floats  # [wide]
+    shifts: NDArray[np.int64]  # [wide]
+    factors: Floats  # [splits wide]
+    left_ends: NDArray[np.int64]  # [s 2]
+    right_ends: NDArray[np.int64]  # [s 2]
+    values: Floats  # of a chart
+    gradients: Floats
+    below: Floats
+    exps: NDArray[np.int64]
+    floors: Floats
+    present: NDArray[np.bool_]  # [n s]
 
 
 @inner
 def gather(grammar, rules, strip, count, careful, product, totals):
     """Adds to totals [s lanes] what all splits give, in the scale of the factors."""
-    pair_offsets, pair_right, rule_offsets, rule_head = grammar[:4]
-    lefts, rights, left_ends, right_ends = strip
+    pair_offsets, pair_right = grammar.pair_offsets, grammar.pair_right
+    rule_offsets, rule_head = grammar.rule_offsets, grammar.rule_head
+    left_ends, right_ends = strip.left_ends, strip.right_ends
     for left in range(totals.shape[0]):
         for q in range(pair_offsets[left], pair_offsets[left + 1]):
             right = pair_right[q]
@@ -52,12 +87,12 @@ def gather(grammar, rules, strip, count, careful, product, totals):
             if first > last:
                 continue
             if careful:
-                careful_products(lefts, rights, left, right, first, last, count, product)
+                careful_products(strip, left, right, first, last, count, product)
                 for r in range(rule_offsets[q], rule_offsets[q + 1]):
                     if rules[r] > 0:
                         careful_rule(rules[r], product, count, totals, rule_head[r])
             else:
-                products(lefts, rights, left, right, first, last, count, product)
+                products(strip, left, right, first, last, count, product)
                 for r in range(rule_offsets[q], rule_offsets[q + 1]):
                     add_rule(rules[r], product, count, totals, rule_head[r])
 
@@ -65,11 +100,11 @@ def gather(grammar, rules, strip, count, careful, product, totals):
 @inner
 def enter_words(words, positions, lane, count, totals, shifts):
     """Adds the entries of one word in each lane to totals [s lanes]; shifts = their exponents."""
-    offsets, symbols, values, exponents = words[:4]
+    offsets, symbols, values = words.offsets, words.symbols, words.values
     size = positions.shape[0]
     for t in range(count):
         position = positions[(lane + t) % size] + (lane + t) // size
-        shifts[t] = exponents[position]
+        shifts[t] = words.exponents[position]
         for e in range(offsets[position], offsets[position + 1]):
             totals[symbols[e], t] += values[e]
 
@@ -77,7 +112,7 @@ def enter_words(words, positions, lane, count, totals, shifts):
 @inner
 def bar(words, positions, n, w, lane, count, values):
     """Makes what the spans of a strip may not have 0 in values [s lanes]."""
-    first_cells, allowed = words[4], words[7]
+    first_cells, allowed = words.first_cells, words.allowed
     if allowed.shape[0] == 0:
         return
     size = positions.shape[0]
@@ -93,26 +128,27 @@ def bar(words, positions, n, w, lane, count, values):
 @inner
 def apply_unary(grammar, unary, keep, count, totals, after):
     """after = keep * totals + what the unary rules make of totals, all [s lanes]."""
-    unary_head, unary_child = grammar[4], grammar[5]
+    unary_head, unary_child = grammar.unary_head, grammar.unary_child
     for a in range(totals.shape[0]):
         for t in range(count):
             value = keep * totals[a, t]
-            after[a, t] = (value if value > SPECK else SPECK) if totals[a, t] > 0 else 0.0
+            value = value if value > SPARSE_SPECK else SPARSE_SPECK
+            after[a, t] = value if totals[a, t] > 0 else 0.0
     for u in range(unary_head.shape[0]):
         weight = unary[u]
         if weight > 0:
             for t in range(count):
                 value = totals[unary_child[u], t]
-                after[unary_head[u], t] += weight * value + SPECK if value > 0 else 0.0
+                after[unary_head[u], t] += weight * value + SPARSE_SPECK if value > 0 else 0.0
 
 
 @inner
 def settle(chart, places, first, w, count, size, shifts, raised, totals, after, scales, low):
     """Writes a strip's values into the chart from lane `first` on; low [size] where too small.
 
-    Those become `raised`, in the scale that they were too small for, as in `scaled.py`.
+    Those become `raised`, in the scale that they were too small for, as in `arithmetic.py`.
     """
-    values, below, exps, floors, present = chart
+    values, below, exps, floors = chart.values, chart.below, chart.exps, chart.floors
     s, base, lanes = totals.shape[0], np.uintp(first), np.uintp(count)
     for t in range(lanes):
         scales[t] = 0.0
@@ -120,7 +156,7 @@ def settle(chart, places, first, w, count, size, shifts, raised, totals, after, 
         for t in range(lanes):
             scales[t] = after[a, t] if after[a, t] > scales[t] else scales[t]
     for t in range(lanes):
-        exponent = math.frexp(scales[t])[1] if scales[t] >= TINY else 0
+        exponent = math.frexp(scales[t])[1] if scales[t] >= SPARSE_TINY else 0
         scales[t] = math.ldexp(1.0, -exponent)
         exps[base + t] = shifts[t] + exponent
         # Until something is found.
@@ -129,7 +165,7 @@ def settle(chart, places, first, w, count, size, shifts, raised, totals, after, 
         found, small = 0, 0
         for t in range(lanes):
             value = after[a, t] * scales[t]
-            few = (after[a, t] > 0) & ((value < TINY) | (after[a, t] < TINY))
+            few = (after[a, t] > 0) & ((value < SPARSE_TINY) | (after[a, t] < SPARSE_TINY))
             value = raised * max(scales[t], 1.0) if few else value
             values[a, base + t] = value
             floor = value if value > 0 else 2.0
@@ -137,10 +173,11 @@ def settle(chart, places, first, w, count, size, shifts, raised, totals, after, 
             found |= value > 0
             small |= few
         if found:
-            present[w, a] = True
+            chart.present[w, a] = True
         if small:
             for t in range(count):
-                if after[a, t] > 0 and (after[a, t] * scales[t] < TINY or after[a, t] < TINY):
+                least = min(after[a, t] * scales[t], after[a, t])
+                if after[a, t] > 0 and least < SPARSE_TINY:
                     low[(first + t) % size] = True
         if places[a] >= 0:
             place = np.uintp(places[a])
@@ -148,25 +185,25 @@ def settle(chart, places, first, w, count, size, shifts, raised, totals, after, 
                 below[place, base + t] = totals[a, t] * scales[t]
     for t in range(lanes):
         if floors[base + t] > 1:
-            exps[base + t], floors[base + t] = NONE, 1.0
+            exps[base + t], floors[base + t] = NOTHING, 1.0
 
 
 @inner
-def inside(grammar, weights, words, positions, n, raised, least_rule, chart, scratch, low):
+def inside(problem, positions, n, least_rule, chart, scratch, low):
     """Fills the chart of a block of sentences, low [size] where values were too small.
 
     O(n³ size) times the pairs of symbols.
     """
-    rules, unary, rule_exponents, unary_exponents, keeps = weights
-    values, below, exps, floors, present = chart
-    totals, after, product, gradient, shifts, factors = scratch[4:10]
-    s, size, wide = values.shape[0], positions.shape[0], product.shape[0]
+    grammar, numbers, weights, words = problem
+    rules, unary, keep = weights.binary[0], weights.unary[0], weights.keeps[0]
+    totals, after, product, shifts = scratch.totals, scratch.after, scratch.product, scratch.shifts
+    s, size, wide = chart.values.shape[0], positions.shape[0], product.shape[0]
     for w in range(n):
         base, lanes = lane_base(w, n, size), (n - w) * size
         strip = strip_of(scratch, s, w)
         for a in range(s):
-            present[w, a] = False
-        find_ends(present, w, strip[2], strip[3])
+            chart.present[w, a] = False
+        find_ends(chart.present, w, strip)
         for lane in range(0, lanes, wide):
             count = min(wide, lanes - lane)
             for a in range(s):
@@ -175,30 +212,30 @@ def inside(grammar, weights, words, positions, n, raised, least_rule, chart, scr
             if w == 0:
                 enter_words(words, positions, lane, count, totals, shifts)
             else:
-                find_shifts(exps, n, size, w, lane, count, shifts)
-                least = set_factors(chart, n, size, w, lane, count, shifts, factors)
-                careful = least * least_rule < SURE
-                load(values, n, size, w, lane, count, factors, careful, strip)
-                gather(grammar, rules[0], strip, count, careful, product, totals)
+                find_shifts(chart.exps, n, size, w, lane, count, shifts)
+                least = set_factors(chart, n, size, w, lane, count, shifts, scratch.factors)
+                careful = least * least_rule < SPARSE_SURE
+                load(chart.values, n, size, w, lane, count, scratch.factors, careful, strip)
+                gather(grammar, rules, strip, count, careful, product, totals)
                 for t in range(count):
-                    shifts[t] += rule_exponents[0]
+                    shifts[t] += weights.binary_exponents[0]
             bar(words, positions, n, w, lane, count, totals)
-            apply_unary(grammar, unary[0], keeps[0], count, totals, after)
+            apply_unary(grammar, unary, keep, count, totals, after)
             bar(words, positions, n, w, lane, count, after)
             for t in range(count):
-                shifts[t] += unary_exponents[0]
+                shifts[t] += weights.unary_exponents[0]
             settle(
-                chart, grammar[6], base + lane, w, count, size, shifts, raised, totals, after,
-                product, low,
+                chart, grammar.unary_place, base + lane, w, count, size, shifts, numbers.raised,
+                totals, after, product, low,
             )  # fmt: skip
 
 
 @inner
 def spread(grammar, rules, strip, count, grads, back, product, gradient, rule_counts):
     """Sends the gradient [s lanes] by a strip's totals to its parts; adds to the counts."""
-    pair_offsets, pair_right, rule_offsets, rule_head = grammar[:4]
-    lefts, rights, left_ends, right_ends = strip
-    grad_lefts, grad_rights = grads
+    pair_offsets, pair_right = grammar.pair_offsets, grammar.pair_right
+    rule_offsets, rule_head = grammar.rule_offsets, grammar.rule_head
+    left_ends, right_ends = strip.left_ends, strip.right_ends
     for left in range(back.shape[0]):
         for q in range(pair_offsets[left], pair_offsets[left + 1]):
             right = pair_right[q]
@@ -211,19 +248,7 @@ def spread(grammar, rules, strip, count, grads, back, product, gradient, rule_co
             for r in range(rule_offsets[q], rule_offsets[q + 1]):
                 for t in range(count):
                     gradient[t] += rules[r] * back[rule_head[r], t]
-            back_through(
-                lefts,
-                rights,
-                left,
-                right,
-                first,
-                last,
-                count,
-                gradient,
-                grad_lefts,
-                grad_rights,
-                product,
-            )
+            back_through(strip, left, right, first, last, count, gradient, grads, product)
             for r in range(rule_offsets[q], rule_offsets[q + 1]):
                 rule_counts[r] += scalar_product(back, rule_head[r], product, count) * rules[r]
 
@@ -231,7 +256,7 @@ def spread(grammar, rules, strip, count, grads, back, product, gradient, rule_co
 @inner
 def back_through_unary(grammar, unary, keep, below, lane, count, alphas, back, unary_counts):
     """back = gradient by values before the unary rules, given alphas, that after them."""
-    unary_head, unary_child, places = grammar[4:]
+    unary_head, unary_child, places = grammar.unary_head, grammar.unary_child, grammar.unary_place
     for a in range(alphas.shape[0]):
         for t in range(count):
             back[a, t] = keep * alphas[a, t]
@@ -249,76 +274,68 @@ def back_through_unary(grammar, unary, keep, below, lane, count, alphas, back, u
 @inner
 def count_words(words, positions, lane, count, shifts, back, word_counts):
     """Adds the counts of the entries of one word in each lane; back is in the scale of shifts."""
-    offsets, symbols, values, exponents = words[:4]
+    offsets, symbols, values = words.offsets, words.symbols, words.values
     size = positions.shape[0]
     for t in range(count):
         position = positions[(lane + t) % size] + (lane + t) // size
-        scale = power(exponents[position] - shifts[t]) if shifts[t] > NONE // 2 else 0.0
+        scale = power(words.exponents[position] - shifts[t]) if shifts[t] > NOTHING // 2 else 0.0
         for e in range(offsets[position], offsets[position + 1]):
             word_counts[e] += back[symbols[e], t] * values[e] * scale
 
 
 @inner
-def outside(
-    grammar, weights, words, positions, n, chart, gradients, scratch,
-    rule_counts, unary_counts, word_counts,
-):  # fmt: skip
+def outside(problem, positions, n, chart, gradients, scratch, counts):
     """Adds the expected counts of rules and words, given the gradients by the values of the top."""
-    rules, unary, rule_exponents, unary_exponents, keeps = weights
-    values, below, exps, floors, present = chart
-    back, alphas, product, gradient, shifts, factors = scratch[4:10]
-    s, size, wide = values.shape[0], positions.shape[0], product.shape[0]
+    grammar, numbers, weights, words = problem
+    rules, unary, keep = weights.binary[0], weights.unary[0], weights.keeps[0]
+    back, alphas, product, shifts = scratch.totals, scratch.after, scratch.product, scratch.shifts
+    s, size, wide = chart.values.shape[0], positions.shape[0], product.shape[0]
     for w in range(n - 1, -1, -1):
         base, lanes = lane_base(w, n, size), (n - w) * size
         strip, grads = strip_of(scratch, s, w), grads_of(scratch, s, w)
-        find_ends(present, w, strip[2], strip[3])
+        find_ends(chart.present, w, strip)
         for lane in range(0, lanes, wide):
-            count = min(wide, lanes - lane)
+            count, first = min(wide, lanes - lane), base + lane
             found = False
             for a in range(s):
                 for t in range(count):
                     # The gradient by a value that is 0 would be finite, what it is passed on to
                     # not.
-                    here = values[a, base + lane + t] > 0
-                    alphas[a, t] = gradients[a, base + lane + t] if here else 0.0
+                    here = chart.values[a, first + t] > 0
+                    alphas[a, t] = gradients[a, first + t] if here else 0.0
                     found = found or alphas[a, t] != 0
             if not found:
                 continue
             back_through_unary(
-                grammar,
-                unary[0],
-                keeps[0],
-                below,
-                base + lane,
-                count,
-                alphas,
-                back,
-                unary_counts[0],
+                grammar, unary, keep, chart.below, first, count, alphas, back, counts.unary[0]
             )
             bar(words, positions, n, w, lane, count, back)
             for t in range(count):
-                shifts[t] = exps[base + lane + t] - unary_exponents[0]
+                shifts[t] = chart.exps[first + t] - weights.unary_exponents[0]
             if w == 0:
-                count_words(words, positions, lane, count, shifts, back, word_counts)
+                count_words(words, positions, lane, count, shifts, back, counts.words)
                 continue
             for t in range(count):
-                shifts[t] -= rule_exponents[0]
-            set_factors(chart, n, size, w, lane, count, shifts, factors)
-            load(values, n, size, w, lane, count, factors, False, strip)
+                shifts[t] -= weights.binary_exponents[0]
+            set_factors(chart, n, size, w, lane, count, shifts, scratch.factors)
+            load(chart.values, n, size, w, lane, count, scratch.factors, False, strip)
             for a in range(s):
                 for d in range(w):
                     for t in range(count):
-                        grads[0][a, d, t] = grads[1][a, d, t] = 0.0
-            spread(grammar, rules[0], strip, count, grads, back, product, gradient, rule_counts[0])
-            store(gradients, n, size, w, lane, count, factors, grads)
+                        grads.lefts[a, d, t] = grads.rights[a, d, t] = 0.0
+            spread(
+                grammar, rules, strip, count, grads, back, product, scratch.gradient,
+                counts.binary[0],
+            )  # fmt: skip
+            store(gradients, n, size, w, lane, count, scratch.factors, grads)
 
 
 @inner
-def block_end(starts, order, x, hi, s):
+def block_end(starts, order, x, s):
     """Where the block that begins with sentence order[x] ends: all of the same length."""
     n = starts[order[x] + 1] - starts[order[x]]
-    most = min(BLOCK, max(1, CHART // max(1, s * n * (n + 1) // 2)))
-    end = x + 1
+    most = min(LANES_BLOCK, max(1, LANES_CHART // max(1, s * n * (n + 1) // 2)))
+    end, hi = x + 1, order.shape[0]
     while end < hi and end - x < most and starts[order[end] + 1] - starts[order[end]] == n:
         end += 1
     return end
@@ -328,7 +345,7 @@ def block_end(starts, order, x, hi, s):
 def new_scratch(s, n, lanes, wide, unary_symbols):
     """What strips so wide need, flat or for any width of span, and charts of so many lanes."""
     parts_size = s * max(n - 1, 1) * wide
-    return (
+    return Scratch(
         np.zeros(parts_size), np.zeros(parts_size), np.zeros(parts_size), np.zeros(parts_size),
         np.zeros((s, wide)), np.zeros((s, wide)), np.zeros(wide), np.zeros(wide),
         np.zeros(wide, np.int64), np.zeros((max(n - 1, 1), wide)),
@@ -340,77 +357,79 @@ def new_scratch(s, n, lanes, wide, unary_symbols):
 
 @inner
 def strip_of(scratch, s, w):
-    """(left parts [s w wide], right parts, and where they are not 0 [s 2], [s 2])."""
-    wide = scratch[6].shape[0]
+    """Room for the strips of spans of width w + 1."""
+    wide = scratch.product.shape[0]
     size = s * w * wide
-    lefts = scratch[0][:size].reshape((s, w, wide))
-    rights = scratch[1][:size].reshape((s, w, wide))
-    return lefts, rights, scratch[10], scratch[11]
+    lefts = scratch.lefts[:size].reshape((s, w, wide))
+    rights = scratch.rights[:size].reshape((s, w, wide))
+    return Strip(lefts, rights, scratch.left_ends, scratch.right_ends)
 
 
 @inner
 def grads_of(scratch, s, w):
-    """Gradients by left and right parts [s w wide]."""
-    wide = scratch[6].shape[0]
+    """Room for the gradients by the parts of spans of width w + 1."""
+    wide = scratch.product.shape[0]
     size = s * w * wide
-    lefts = scratch[2][:size].reshape((s, w, wide))
-    return lefts, scratch[3][:size].reshape((s, w, wide))
+    lefts = scratch.grad_lefts[:size].reshape((s, w, wide))
+    return PartGrads(lefts, scratch.grad_rights[:size].reshape((s, w, wide)))
 
 
 @inner
 def chart_of(scratch, s, lanes, unary_symbols):
-    """((values [s lanes], those before the unary rules, exponents, floors), gradients [s lanes]).
-
-    floors [lanes] are the smallest of a span's values that are not 0.
-    """
-    values = scratch[12][: s * lanes].reshape((s, lanes))
-    gradients = scratch[13][: s * lanes].reshape((s, lanes))
-    below = scratch[14][: unary_symbols * lanes].reshape((unary_symbols, lanes))
-    return (values, below, scratch[15], scratch[16], scratch[17]), gradients
+    """(room for a chart, gradients by its values [s lanes])."""
+    values = scratch.values[: s * lanes].reshape((s, lanes))
+    gradients = scratch.gradients[: s * lanes].reshape((s, lanes))
+    below = scratch.below[: unary_symbols * lanes].reshape((unary_symbols, lanes))
+    return Lanes(values, below, scratch.exps, scratch.floors, scratch.present), gradients
 
 
-@compiled
-def sweep(
-    grammar, weights, words, starts, order, lo, hi, root, unary_symbols, raised, skip_low, factors,
-    log_z, low, rule_counts, unary_counts, word_counts, posteriors,
-):  # fmt: skip
-    """Fills log_z [b] and low [b] of the sentences order[lo:hi]; adds to their expected counts.
-
-    factors [b] multiply the counts; where 0, or where values were too small and `skip_low`, the
-    outside pass is left out. Sentences of the same length should be next to each other.
-    """
-    s = grammar[0].shape[0] - 1
-    longest, lanes, widest, x = 0, 0, 1, lo
-    while x < hi:
-        end = block_end(starts, order, x, hi, s)
+@inner
+def scratch_for(starts, order, s, unary_symbols):
+    """Scratch for all blocks of the sentences in order [..]."""
+    longest, lanes, widest, x = 0, 0, 1, 0
+    while x < order.shape[0]:
+        end = block_end(starts, order, x, s)
         n = starts[order[x] + 1] - starts[order[x]]
         longest, lanes = max(longest, n), max(lanes, lane_base(n, n, end - x))
         widest = max(widest, n * (end - x))
         x = end
-    wide = min(widest, max(NARROW, min(WIDE, STRIP // max(1, s * longest))))
-    scratch = new_scratch(s, longest, lanes, wide, unary_symbols)
+    most = max(LANES_NARROW, min(LANES_WIDE, LANES_STRIP // max(1, s * longest)))
+    return new_scratch(s, longest, lanes, min(widest, most), unary_symbols)
+
+
+@compiled
+def sweep(problem, starts, order, skip_low, factors, low, counts, outer):
+    """Fills log Z and low [b] of the sentences in order [..]; adds to their expected counts.
+
+    factors [b] multiply the counts; where 0, or where values were too small and `skip_low`, the
+    outside pass is left out. Sentences of the same length should be next to each other. Posteriors
+    are not made: `outer` is there to have the same arguments as `outside.sweep`.
+    """
+    root, s = problem.grammar.root, problem.grammar.unary_place.shape[0]
+    unary_symbols, log_z = problem.grammar.num_unary_symbols, counts.log_z
+    scratch = scratch_for(starts, order, s, unary_symbols)
     least_rule = 1.0
-    for weight in weights[0][0]:
+    for weight in problem.weights.binary[0]:
         if weight > 0:
             least_rule = min(least_rule, weight)
-    x = lo
-    while x < hi:
-        end = block_end(starts, order, x, hi, s)
+    x = 0
+    while x < order.shape[0]:
+        end = block_end(starts, order, x, s)
         members = order[x:end]
         positions, too_small = starts[members], np.zeros(end - x, np.bool_)
         n, size, x = starts[members[0] + 1] - starts[members[0]], end - x, end
-        if n > 0:
-            chart, gradients = chart_of(scratch, s, lane_base(n, n, size), unary_symbols)
-            inside(
-                grammar, weights, words, positions, n, raised, least_rule, chart, scratch, too_small
-            )
+        if n == 0:
+            for m in members:
+                log_z[m], low[m] = -np.inf, False
+            continue
+        chart, gradients = chart_of(scratch, s, lane_base(n, n, size), unary_symbols)
+        inside(problem, positions, n, least_rule, chart, scratch, too_small)
         any_tree, top = False, lane_base(n - 1, n, size)
         for b in range(size):
-            m = members[b]
-            value = chart[0][root, top + b] if n > 0 else 0.0
+            m, value = members[b], chart.values[root, top + b]
             log_z[m], low[m] = -np.inf, too_small[b]
             if value > 0:
-                log_z[m] = math.log(value) + chart[2][top + b] * math.log(2.0)
+                log_z[m] = math.log(value) + chart.exps[top + b] * math.log(2.0)
                 any_tree = any_tree or (factors[m] != 0 and not (low[m] and skip_low))
         if not any_tree:
             continue
@@ -418,10 +437,7 @@ def sweep(
             for lane in range(gradients.shape[1]):
                 gradients[a, lane] = 0.0
         for b in range(size):
-            m, value = members[b], chart[0][root, top + b]
+            m, value = members[b], chart.values[root, top + b]
             if value > 0 and not (low[m] and skip_low):
                 gradients[root, top + b] = factors[m] / value
-        outside(
-            grammar, weights, words, positions, n, chart, gradients, scratch, rule_counts,
-            unary_counts, word_counts,
-        )  # fmt: skip
+        outside(problem, positions, n, chart, gradients, scratch, counts)

@@ -5,23 +5,61 @@ posterior of a rule over a span and split is exp(outer + rule + left + right). S
 the best is found as a best tree is: by maxima over charts that hold, for each symbol over a span,
 its inside value plus the best sum below it. For the sum each posterior has to be made.
 
-problem: (grammar, ways, rules, unary, words, first position, chart), as in `viterbi.py`,
-the chart being one of sums. bests: (lefts, rights, below), laid out as in the chart: what the parts
-below a symbol add up to, and in case of the product its inside value besides in lefts and rights.
+The chart is one of sums, in logs.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled, inner
-from inout.kernels.sparse.cpu.charts import summed_chart
-from inout.kernels.sparse.cpu.logspace import gather
-from inout.kernels.sparse.cpu.sample import splits_of
-from inout.kernels.sparse.cpu.scaled import left_base, right_base
-from inout.kernels.sparse.cpu.viterbi import NONE, entry_ranges, row_over, value_below
+from inout.kernels.sparse.arrays import Best
+from inout.kernels.sparse.cpu.chart import (
+    NONE,
+    Chart,
+    left_base,
+    right_base,
+    row_of,
+    splits_of,
+    value_above,
+    value_below,
+)
+from inout.kernels.sparse.cpu.inside import gather
+from inout.kernels.sparse.cpu.logspace import summed_chart
+from inout.kernels.sparse.cpu.viterbi import (
+    Search,
+    cell_of,
+    entries_over,
+    entry_at,
+    num_entries,
+    push_children,
+    rules_over,
+    unary_over,
+)
+
+Floats = NDArray[np.float64]
+
+
+class Bests(NamedTuple):
+    """What the parts below a symbol add up to, laid out as in the chart.
+
+    In case of the product lefts and rights have a symbol's inside value besides.
+    """
+
+    lefts: Floats
+    rights: Floats
+    below: Floats  # [n n symbols of unary rules]
+
+
+class Posteriors(NamedTuple):
+    """Those of symbols over spans [n n symbols], after the unary rules and before them."""
+
+    above: Floats
+    below: Floats
 
 
 @inner
@@ -38,18 +76,17 @@ def part_score(outer, log_weight, product):
 
 
 @inner
-def gather_sums(grammar, rules, chart, bests, outers, i, j, totals):
+def gather_sums(search, bests, outers, i, j, totals):
     """Raises totals [symbols] to the best that the splits of i..j give, in case of the sum."""
-    pair_offsets, pair_right, rule_offsets, rule_head = grammar[:4]
-    active, active_counts = chart[4], chart[5]
-    for x in range(active_counts[i]):
-        b = active[i, x]
-        for q in range(pair_offsets[b], pair_offsets[b + 1]):
-            lo, hi, left, right = splits_of(chart, i, j, b, pair_right[q])
+    grammar, chart, rules = search.problem.grammar, search.chart, rules_over(search, i, j)
+    for x in range(chart.active_counts[i]):
+        b = chart.active[i, x]
+        for q in range(grammar.pair_offsets[b], grammar.pair_offsets[b + 1]):
+            lo, hi, left, right = splits_of(chart, i, j, b, grammar.pair_right[q])
             if lo > hi:
                 continue
-            for r in range(rule_offsets[q], rule_offsets[q + 1]):
-                a = rule_head[r]
+            for r in range(grammar.rule_offsets[q], grammar.rule_offsets[q + 1]):
+                a = grammar.rule_head[r]
                 if outers[a] > -np.inf and rules[r] > -np.inf:
                     best = best_sum(chart, bests, left, right, hi - lo + 1, outers[a] + rules[r])
                     totals[a] = max(totals[a], best)
@@ -60,127 +97,121 @@ def best_sum(chart, bests, left, right, count, outer):
     """The largest, over some splits, of a rule's posterior plus the bests of both children."""
     best = -np.inf
     for t in range(count):
-        rest = bests[0][left + t] + bests[1][right + t]
+        rest = bests.lefts[left + t] + bests.rights[right + t]
         if rest > -np.inf:
-            best = max(best, rest + math.exp(outer + chart[0][left + t] + chart[1][right + t]))
+            weight = outer + chart.lefts[left + t] + chart.rights[right + t]
+            best = max(best, rest + math.exp(weight))
     return best
 
 
 @inner
-def bests_of_span(problem, bests, i, j, above, outers, totals, product):
-    """Fills in the bests of the span i..j; above [symbols] are its posteriors, outers as said."""
-    grammar, ways, rules, unary, words, start, chart = problem
-    unary_head, unary_child, places = grammar[4], grammar[5], grammar[6]
-    lefts, rights, below = bests
-    n, s = chart[6].shape[0], places.shape[0]
+def bests_of_span(search, bests, i, j, above, totals, product):
+    """Fills in the bests of the span i..j, given those below unary rules; above [symbols]."""
+    grammar, chart = search.problem.grammar, search.chart
+    places, lefts = grammar.unary_place, bests.lefts
+    n, s = chart.left_ends.shape[0], places.shape[0]
     left, right = left_base(i, n, s) + j - i, right_base(j, s) + i
     for a in range(s):
         # A posterior that has underflowed makes a part impossible.
         place = left + a * (n - i)
-        if chart[0][place] > -np.inf and above[a] > 0:
+        if chart.lefts[place] > -np.inf and above[a] > 0:
             lefts[place] = totals[a]
         if places[a] >= 0:
-            below[i, j, places[a]] = totals[a]
-    row = row_over(unary, words, start, n, i, j)
-    for u in range(unary_head.shape[0]):
-        a, child = unary_head[u], unary_child[u]
+            bests.below[i, j, places[a]] = totals[a]
+    unary = unary_over(search, i, j)
+    for u in range(unary.shape[0]):
+        a, child = grammar.unary_head[u], grammar.unary_child[u]
         place = left + a * (n - i)
-        outer = ratio(above[a], chart[0][place])
+        outer = ratio(above[a], chart.lefts[place])
         if outer > -np.inf and totals[child] > -np.inf:
-            weight = unary[row, u] + value_below(chart, places, i, j, child)
+            weight = unary[u] + value_below(chart, places, i, j, child)
             score = part_score(outer, weight, product) + totals[child]
             lefts[place] = max(lefts[place], score)
     for a in range(s):
         place = left + a * (n - i)
         if product and lefts[place] > -np.inf:
-            lefts[place] += chart[0][place]
-        rights[right + a * (j + 1)] = lefts[place]
+            lefts[place] += chart.lefts[place]
+        bests.rights[right + a * (j + 1)] = lefts[place]
 
 
 @inner
-def find_bests(problem, above, below, product):
-    """bests, given the posteriors [n n symbols] above and below the unary rules."""
-    grammar, ways, rules, unary, words, start, chart = problem
-    symbols, values, arc_symbols, places = words[1], words[2], words[5], grammar[6]
-    n, s = chart[6].shape[0], places.shape[0]
-    lefts, rights = np.full(chart[0].shape[0], -np.inf), np.full(chart[1].shape[0], -np.inf)
-    bests = lefts, rights, np.full(chart[6].shape, -np.inf)
+def find_bests(search, posteriors, product):
+    """The bests of all spans."""
+    grammar, numbers, weights, words = search.problem
+    chart, places = search.chart, grammar.unary_place
+    n, s = chart.left_ends.shape[0], places.shape[0]
+    lefts, rights = np.full(chart.lefts.shape, -np.inf), np.full(chart.rights.shape, -np.inf)
+    bests = Bests(lefts, rights, np.full(chart.below.shape, -np.inf))
     # The chart as `gather` wants it, with the bests for values.
-    best_chart = lefts, rights, chart[2], chart[3], chart[4], chart[5], chart[6]
-    outers, totals = np.empty(s), np.empty(s)
+    best_chart = Chart(
+        lefts, rights, chart.exps, chart.left_ends, chart.right_starts, chart.active,
+        chart.active_counts, chart.below,
+    )  # fmt: skip
+    outers, totals, factors, maxima = np.empty(s), np.empty(s), np.empty(n), Best(-np.inf)
     for width in range(1, n + 1):
         for i in range(n - width + 1):
             j = i + width - 1
             for a in range(s):
-                outers[a] = ratio(below[i, j, a], value_below(chart, places, i, j, a))
+                value = value_below(chart, places, i, j, a)
+                outers[a] = ratio(posteriors.below[i, j, a], value)
                 totals[a] = -np.inf
-            row = row_over(rules, words, start, n, i, j)
-            if product:
-                gather(grammar, rules[row], best_chart, i, j, True, totals)
+            if width > 1 and product:
+                row = row_of(weights.binary, cell_of(search, i, j))
+                gather(grammar, maxima, weights.binary[row], best_chart, factors, i, j, totals)
                 for a in range(s):
                     totals[a] += outers[a]
-            else:
-                gather_sums(grammar, rules[row], chart, bests, outers, i, j, totals)
-            first, end, first_arc, end_arc = entry_ranges(words, start, n, i, j)
-            for e in range(first, end):
-                a = symbols[e]
-                totals[a] = max(totals[a], part_score(outers[a], values[e], product))
-            for x in range(first_arc, end_arc):
-                a = arc_symbols[x]
-                score = part_score(outers[a], values[symbols.shape[0] + x], product)
-                totals[a] = max(totals[a], score)
-            bests_of_span(problem, bests, i, j, above[i, j], outers, totals, product)
+            elif width > 1:
+                gather_sums(search, bests, outers, i, j, totals)
+            entries = entries_over(search, i, j)
+            for x in range(num_entries(entries)):
+                e, a = entry_at(words, entries, x)
+                totals[a] = max(totals[a], part_score(outers[a], words.values[e], product))
+            bests_of_span(search, bests, i, j, posteriors.above[i, j], totals, product)
     return bests
 
 
 @inner
-def best_unary(problem, bests, above, i, j, a, below_best, product):
-    """The unary rule of a over i..j, or NONE; below_best is the best of a below."""
-    grammar, ways, rules, unary, words, start, chart = problem
-    unary_head, unary_child, places = grammar[4], grammar[5], grammar[6]
-    n, s = chart[6].shape[0], places.shape[0]
+def best_unary(search, bests, posteriors, i, j, a, product):
+    """The unary rule of a over i..j, or NONE."""
+    grammar, chart = search.problem.grammar, search.chart
+    places = grammar.unary_place
     if places[a] < 0:
         return NONE
-    best, found = below_best, NONE
-    outer = ratio(above[i, j, a], chart[0][left_base(i, n, s) + a * (n - i) + j - i])
-    row = row_over(unary, words, start, n, i, j)
-    for u in range(unary_head.shape[0]):
-        if unary_head[u] == a:
-            child = unary_child[u]
-            weight = unary[row, u] + value_below(chart, places, i, j, child)
-            score = part_score(outer, weight, product) + bests[2][i, j, places[child]]
+    best, found = bests.below[i, j, places[a]], NONE
+    outer = ratio(posteriors.above[i, j, a], value_above(chart, i, j, a))
+    unary = unary_over(search, i, j)
+    for u in range(unary.shape[0]):
+        if grammar.unary_head[u] == a:
+            child = grammar.unary_child[u]
+            weight = unary[u] + value_below(chart, places, i, j, child)
+            score = part_score(outer, weight, product) + bests.below[i, j, places[child]]
             if score > best:
                 best, found = score, np.int64(u)
     return found
 
 
 @inner
-def best_edge(problem, bests, outer, i, j, a, product):
+def best_edge(search, bests, outer, i, j, a, product):
     """(entry, NONE), or (place of the rule in head_rules, split), of the best of a below."""
-    grammar, ways, rules, unary, words, start, chart = problem
-    rule_left, rule_right, head_offsets, head_rules = ways
-    symbols, values, arc_symbols = words[1], words[2], words[5]
-    n = chart[6].shape[0]
+    ways, chart, words = search.ways, search.chart, search.problem.words
     best, found, split = -np.inf, NONE, NONE
-    first, end, first_arc, end_arc = entry_ranges(words, start, n, i, j)
-    for x in range(first - end, end_arc - first_arc):
-        # The words' entries first, then the arcs.
-        e = end + x if x < 0 else symbols.shape[0] + first_arc + x
-        symbol = symbols[e] if x < 0 else arc_symbols[first_arc + x]
-        score = part_score(outer, values[e], product)
+    entries = entries_over(search, i, j)
+    for x in range(num_entries(entries)):
+        e, symbol = entry_at(words, entries, x)
+        score = part_score(outer, words.values[e], product)
         if symbol == a and score > best:
             best, found = score, np.int64(e)
-    row = row_over(rules, words, start, n, i, j)
-    for x in range(head_offsets[a], head_offsets[a + 1]):
-        r = head_rules[x]
-        lo, hi, left, right = splits_of(chart, i, j, rule_left[r], rule_right[r])
+    rules = rules_over(search, i, j)
+    for x in range(ways.head_offsets[a], ways.head_offsets[a + 1]):
+        r = ways.head_rules[x]
+        lo, hi, left, right = splits_of(chart, i, j, ways.rule_left[r], ways.rule_right[r])
         for t in range(hi - lo + 1):
-            rest = bests[0][left + t] + bests[1][right + t]
+            rest = bests.lefts[left + t] + bests.rights[right + t]
             if product:
-                score = outer + (rules[row, r] + rest)
+                score = outer + (rules[r] + rest)
             elif rest > -np.inf:
-                inner = chart[0][left + t] + chart[1][right + t]
-                score = rest + part_score(outer, rules[row, r] + inner, product)
+                weight = chart.lefts[left + t] + chart.rights[right + t]
+                score = rest + part_score(outer, rules[r] + weight, product)
             else:
                 score = -np.inf
             if score > best:
@@ -189,50 +220,41 @@ def best_edge(problem, bests, outer, i, j, a, product):
 
 
 @inner
-def walk(problem, bests, above, below, root, order, product, nodes):
+def walk(search, bests, posteriors, product, nodes):
     """Fills nodes [<=2n-1 5], as in `viterbi`: how many there are."""
-    grammar, ways, rules, unary, words, start, chart = problem
-    rule_left, rule_right, head_offsets, head_rules = ways
-    unary_child, places = grammar[5], grammar[6]
-    n = chart[6].shape[0]
+    grammar, ways, chart = search.problem.grammar, search.ways, search.chart
+    n = chart.left_ends.shape[0]
     stack = np.empty((n + 1, 3), np.int64)
-    stack[0, 0], stack[0, 1], stack[0, 2] = 0, n - 1, root
+    stack[0, 0], stack[0, 1], stack[0, 2] = 0, n - 1, grammar.root
     depth, count = 1, 0
     while depth > 0:
         depth -= 1
-        i, j, a = stack[depth]
-        nodes[count, 0], nodes[count, 1], nodes[count, 2], nodes[count, 3] = i, j + 1, a, NONE
-        if places[a] >= 0:
-            below_best = bests[2][i, j, places[a]]
-            u = best_unary(problem, bests, above, i, j, a, below_best, product)
-            nodes[count, 3] = u
-            if u >= 0:
-                a = np.int64(unary_child[u])
-        outer = ratio(below[i, j, a], value_below(chart, places, i, j, a))
-        found, k = best_edge(problem, bests, outer, i, j, a, product)
+        i, j, a = stack[depth, 0], stack[depth, 1], stack[depth, 2]
+        u = best_unary(search, bests, posteriors, i, j, a, product)
+        nodes[count, 0], nodes[count, 1], nodes[count, 2], nodes[count, 3] = i, j + 1, a, u
+        if u >= 0:
+            a = np.int64(grammar.unary_child[u])
+        value = value_below(chart, grammar.unary_place, i, j, a)
+        outer = ratio(posteriors.below[i, j, a], value)
+        found, k = best_edge(search, bests, outer, i, j, a, product)
         nodes[count, 4] = found
         if k >= 0:
-            r = head_rules[found]
-            nodes[count, 4] = order[r]
-            stack[depth, 0], stack[depth, 1], stack[depth, 2] = k + 1, j, rule_right[r]
-            stack[depth + 1, 0], stack[depth + 1, 1] = i, k
-            stack[depth + 1, 2] = rule_left[r]
-            depth += 2
+            r = ways.head_rules[found]
+            nodes[count, 4] = ways.order[r]
+            left, right = ways.rule_left[r], ways.rule_right[r]
+            depth = push_children(stack, depth, i, k, j, left, right)
         count += 1
     return count
 
 
 @compiled
-def max_rule(
-    scaled, logs, ways, start, n, root, unary_symbols, order, above, below, product, nodes
-):  # fmt: skip
-    """(score, -inf without a tree; number of nodes, which are filled in)."""
-    grammar, rules, unary, words = logs
-    chart = summed_chart(scaled, logs, start, n, root, unary_symbols)
-    problem = grammar, ways, rules, unary, words, start, chart
-    bests = find_bests(problem, above, below, product)
-    top = root * n + n - 1
-    if bests[0][top] == -np.inf:
+def max_rule(scaled, logs, ways, n, posteriors, product, nodes):
+    """(score, -inf without a tree; number of nodes, which are filled in) of the first sentence."""
+    chart = summed_chart(scaled, logs, 0, n)
+    search = Search(logs, ways, 0, chart)
+    bests = find_bests(search, posteriors, product)
+    top = logs.grammar.root * n + n - 1
+    if bests.lefts[top] == -np.inf:
         return -np.inf, 0
-    score = bests[0][top] - chart[0][top] if product else bests[0][top]
-    return score, walk(problem, bests, above, below, root, order, product, nodes)
+    score = bests.lefts[top] - chart.lefts[top] if product else bests.lefts[top]
+    return score, walk(search, bests, posteriors, product, nodes)

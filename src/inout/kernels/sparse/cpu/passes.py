@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,33 +9,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.lazy import lazy_property
+from inout.kernels.limits import SPARSE_RAISED, SPARSE_SLACK, SPARSE_SPECK
 from inout.kernels.sparse import batching
-from inout.kernels.sparse.arrays import RuleArrays, SentenceArrays
-from inout.kernels.sparse.cpu import anchored, logspace
-from inout.kernels.sparse.cpu import batched as dense
-from inout.kernels.sparse.cpu import scaled as compiled
+from inout.kernels.sparse.arrays import (
+    Best,
+    Logs,
+    Problem,
+    RuleArrays,
+    Scaled,
+    SentenceArrays,
+    Weights,
+    Words,
+)
+from inout.kernels.sparse.cpu import anchored, batched, outside
+from inout.kernels.sparse.cpu.chart import NOTHING
+from inout.kernels.sparse.cpu.outside import Counts, Outer
 from inout.kernels.threads import GROUPS, over_batch
 
 Array = NDArray[Any]
-Kernel = Callable[..., Any]
-
-# numba's dispatchers have no types for starred arguments.
-_sweep: Kernel = compiled.sweep
-_dense_sweep: Kernel = dense.sweep
-_log_sweep: Kernel = logspace.sweep
-_collect: Kernel = anchored.collect
-_collect_logs: Kernel = anchored.collect_logs
 
 _LOG2 = float(np.log(2.0))
-
-
-class Counts(NamedTuple):
-    """Expected counts, which are the gradients of log Z by the log-weights, and log Z [b]."""
-
-    log_z: Array
-    binary: Array  # [r] or [cells r], as the weights
-    unary: Array  # [u] or [cells u], as the weights
-    words: Array  # [entries]
 
 
 class Posteriors(NamedTuple):
@@ -97,10 +88,10 @@ class SplitPosteriors(NamedTuple):
     values: Array
 
 
-def _scaled(logs: Array, exponents: Array) -> Array:
+def _in_scale(logs: Array, exponents: Array) -> Array:
     """exp(logs) / 2**exponents, above 0 where logs is above -inf."""
     values = np.exp(logs - exponents * _LOG2)
-    return np.where(logs > -np.inf, np.maximum(values, compiled.SPECK), 0.0)
+    return np.where(logs > -np.inf, np.maximum(values, SPARSE_SPECK), 0.0)
 
 
 def _exponents(tops: Array, nothing: int) -> Array:
@@ -115,60 +106,48 @@ def _entry_exponents(logs: Array, offsets: Array) -> tuple[Array, Array]:
     tops, found = np.full(len(counts), -np.inf), counts > 0
     if found.any():
         tops[found] = np.maximum.reduceat(logs[: offsets[-1]], offsets[:-1][found])
-    exponents = _exponents(tops, compiled.NONE)
-    return exponents, _scaled(logs, np.repeat(exponents, counts))
+    exponents = _exponents(tops, NOTHING)
+    return exponents, _in_scale(logs, np.repeat(exponents, counts))
 
 
-@dataclass(frozen=True, eq=False)
 class _Sweeps:
     """Runs of the kernels over groups of sentences, and the arrays that they fill together."""
 
-    passes: ParsingPasses
-    kernel: Kernel  # the scaled one
-    arguments: tuple[Any, ...]  # of the scaled kernel
-    low: Array  # [b]
-    binary: Array  # [groups 1 r], or [1 cells r]: cells are nobody else's
-    unary: Array
-    words: Array
-    posteriors: tuple[Array, ...]
-
-    @classmethod
-    def of(cls, passes: ParsingPasses, posteriors: tuple[Array, ...] | None) -> _Sweeps:
+    def __init__(self, passes: ParsingPasses, outer: Outer | None) -> None:
+        self.passes = passes
+        self.lanes = passes.lanes and outer is None
+        self.outer = outer or Outer(*(np.empty((0, 0, 0)),) * 4)
+        self.low = np.zeros(len(passes.sentences), np.bool_)
+        # One slot for each group, or for all of them where the rows are cells: nobody else's.
         slots = [1 if x else len(passes.groups) for x in passes.anchored]
-        return cls(
-            passes,
-            _sweep if posteriors or not passes.dense else _dense_sweep,
-            passes.scaled_arguments(),
-            low=np.zeros(len(passes.sentences), np.bool_),
-            binary=np.zeros((slots[0], *passes.binary.shape)),
-            unary=np.zeros((slots[1], *passes.unary.shape)),
-            words=np.zeros(len(passes.words)),
-            posteriors=posteriors or (np.empty((0, 0, 0)),) * 4,
-        )
+        self.binary = np.zeros((slots[0], *passes.binary.shape))
+        self.unary = np.zeros((slots[1], *passes.unary.shape))
+        self.words = np.zeros(len(passes.words))
 
     def scaled(
         self, which: list[Array], raised: float, skip_low: bool, factors: Array, log_z: Array
     ) -> None:
-        given = raised, skip_low, factors, log_z, self.low
-        self._over(self.kernel, self.arguments, which, given)
+        problem = self.passes.scaled_problem(raised)
+        sweep = batched.sweep if self.lanes else outside.sweep
+        self._over(partial(sweep, problem), which, skip_low, factors, self.low, log_z)
 
     def in_logs(self, which: list[Array], factors: Array, log_z: Array) -> None:
-        self._over(_log_sweep, self.passes.log_arguments(), which, (factors, log_z))
+        sweep = partial(outside.sweep, self.passes.log_problem)
+        self._over(sweep, which, False, factors, np.empty_like(self.low), log_z)
 
-    def _over(self, *job: Any) -> None:
-        over_batch(partial(self._part, *job), len(job[2]), self.passes.work)
-
-    def _part(
-        self, kernel: Kernel, arguments: tuple[Any, ...], which: list[Array],
-        given: tuple[Any, ...], lo: int, hi: int,
+    def _over(
+        self, sweep: Any, which: list[Array], skip_low: bool, factors: Array, low: Array,
+        log_z: Array,
     ) -> None:  # fmt: skip
-        rules = self.passes.rules
-        for g in range(lo, hi):
-            kernel(
-                *arguments, which[g], 0, len(which[g]), rules.root, rules.num_unary_symbols, *given,
-                self.binary[g % len(self.binary)], self.unary[g % len(self.unary)], self.words,
-                self.posteriors,
-            )  # fmt: skip
+        starts = self.passes.sentences.starts
+
+        def part(lo: int, hi: int) -> None:
+            for g in range(lo, hi):
+                binary, unary = self.binary[g % len(self.binary)], self.unary[g % len(self.unary)]
+                counts = Counts(log_z, binary, unary, self.words)
+                sweep(starts, which[g], skip_low, factors, low, counts, self.outer)
+
+        over_batch(part, len(which), self.passes.work)
 
 
 class ParsingPasses:
@@ -214,7 +193,7 @@ class ParsingPasses:
             np.append(by_length[k :: 2 * GROUPS], by_length[2 * GROUPS - 1 - k :: 2 * GROUPS])
             for k in range(GROUPS)
         ]
-        # Those of the same length next to each other: the dense kernel takes them together.
+        # Those of the same length next to each other: they can be done side by side.
         self.groups = [x[np.argsort(sentences.lengths[x], kind="stable")] for x in self.groups]
         self.groups = [x for x in self.groups if len(x)]
         lengths = sentences.lengths.astype(np.float64)
@@ -222,41 +201,52 @@ class ParsingPasses:
         self.work = int((lengths**2).sum() * (pairs + len(rules.unary_head)))
 
     @lazy_property
-    def dense(self) -> bool:
-        """Whether the dense kernel does the scaled passes: it can, and most pairs meet."""
+    def lanes(self) -> bool:
+        """Whether the scaled passes do spans side by side: they can, and most pairs meet."""
         plain = not any(self.anchored) and self.beam == 0 and len(self.sentences.arc_offsets) == 0
         return plain and batching.pays(self.rules, self.sentences)
 
-    def scaled_arguments(self) -> tuple[Any, ...]:
-        """(grammar, weights, words, starts) for the scaled kernel."""
-        sentences = self.sentences
+    @lazy_property
+    def _scaled_weights(self) -> Weights:
         rule_exponents = _exponents(self.binary.max(axis=1, initial=-np.inf), 0)
         unary_exponents = _exponents(self.unary.max(axis=1, initial=-np.inf), 0).clip(min=0)
-        weights = (
-            _scaled(self.binary, rule_exponents[:, None]),
-            _scaled(self.unary, unary_exponents[:, None]),
+        return Weights(
+            _in_scale(self.binary, rule_exponents[:, None]),
+            _in_scale(self.unary, unary_exponents[:, None]),
             rule_exponents,
             unary_exponents,
             np.ldexp(1.0, -unary_exponents),
         )
-        size = len(sentences.symbols)
+
+    @lazy_property
+    def _scaled_words(self) -> Words:
+        sentences, size = self.sentences, len(self.sentences.symbols)
         exponents, values = _entry_exponents(self.words[:size], sentences.offsets)
         arc_exponents = np.empty(0, np.int64)
         if len(sentences.arc_offsets):
             arc_exponents, arcs = _entry_exponents(self.words[size:], sentences.arc_offsets)
             values = np.append(values, arcs)
-        words = (
-            sentences.offsets, sentences.symbols, values, exponents, *sentences.spans,
-            arc_exponents, float(self.beam),
-        )  # fmt: skip
-        return self.rules.structure, weights, words, sentences.starts
+        return sentences.words(values, exponents, arc_exponents)
 
-    def log_arguments(self) -> tuple[Any, ...]:
-        """(grammar, rules, unary, words, starts) for the kernels in log space."""
-        sentences = self.sentences
-        beam = float(np.log(self.beam)) if self.beam > 0 else -np.inf
-        words = (sentences.offsets, sentences.symbols, self.words, *sentences.spans, beam)
-        return self.rules.structure, self.binary, self.unary, words, sentences.starts
+    def scaled_problem(self, raised: float = 0.0) -> Problem:
+        """For the kernels in scaled arithmetic, with what values that are too small become."""
+        numbers = Scaled(float(self.beam), raised)
+        return Problem(self.rules.grammar, numbers, self._scaled_weights, self._scaled_words)
+
+    @property
+    def log_problem(self) -> Problem:
+        """For the kernels in log space that add up."""
+        return self._problem_in(Logs)
+
+    @property
+    def best_problem(self) -> Problem:
+        """For those that take maxima."""
+        return self._problem_in(Best)
+
+    def _problem_in(self, kind: type[Logs | Best]) -> Problem:
+        numbers = kind(float(np.log(self.beam)) if self.beam > 0 else -np.inf)
+        weights, words = Weights(self.binary, self.unary), self.sentences.words(self.words)
+        return Problem(self.rules.grammar, numbers, weights, words)
 
     def only(self, sentence: int) -> ParsingPasses:
         """The passes of one sentence alone."""
@@ -269,31 +259,29 @@ class ParsingPasses:
         unary = self.unary[cells] if self.anchored[1] else self.unary[0]
         return ParsingPasses(self.rules, chosen, binary, unary, self.words[entries], self.beam)
 
-    def _run(
-        self, factors: Array, posteriors: tuple[Array, ...] | None = None
-    ) -> tuple[Array, list[Array], Array]:
+    def _run(self, factors: Array, outer: Outer | None = None) -> tuple[Array, list[Array], Array]:
         """log Z [b], counts of rules (in the passes' order), unary rules and words, which in logs.
 
         The last [b] says which sentences had to be done in log space.
         """
         b = len(self.sentences)
         log_z, in_logs = np.full(b, -np.inf), np.zeros(b, np.bool_)
-        sweeps = _Sweeps.of(self, posteriors)
+        sweeps = _Sweeps(self, outer)
         sweeps.scaled(self.groups, 0.0, True, factors, log_z)
         low = sweeps.low.copy()
-        if posteriors and self._clipped_unary:
+        if outer and self._clipped_unary:
             # What a chain hands on to its middle would be wrong by as much.
             low |= log_z > -np.inf
         if low.any():
             left = [x[low[x]] for x in self.groups]
-            if self.beam > 0 or posteriors:
+            if self.beam > 0 or outer:
                 # A raised value might push others out of the beam: it would give no bound. And a
                 # symbol that is too small after the unary rules may be in the midst of a chain.
                 in_logs |= low
             else:
                 bounds = np.full(b, -np.inf)
-                sweeps.scaled(left, compiled.RAISED, True, np.zeros(b), bounds)
-                in_logs |= bounds > log_z + compiled.SLACK
+                sweeps.scaled(left, SPARSE_RAISED, True, np.zeros(b), bounds)
+                in_logs |= bounds > log_z + SPARSE_SLACK
             # The scaled outside pass of those that fit was left out; it has to be made now.
             if factors.any():
                 sweeps.scaled([x[~in_logs[x]] for x in left], 0.0, False, factors, log_z)
@@ -321,16 +309,16 @@ class ParsingPasses:
     @property
     def _clipped_unary(self) -> bool:
         """Whether some unary rule is too small for its scale."""
-        scaled = self.scaled_arguments()[1][1]
-        return bool(((scaled <= compiled.SPECK) & (self.unary > -np.inf)).any())
+        scaled = self._scaled_weights.unary
+        return bool(((scaled <= SPARSE_SPECK) & (self.unary > -np.inf)).any())
 
     @lazy_property
-    def _outside(self) -> tuple[float, list[Array], Array, bool]:
-        """(log Z, raw posteriors, those of entries, whether in logs) of the only sentence."""
+    def _outside(self) -> tuple[float, Outer, Array, bool]:
+        """(log Z, what is known of spans, posteriors of entries, whether in logs)."""
         n = int(self.sentences.lengths[0])
-        arrays = [np.zeros((n, n, self.rules.num_symbols)) for _ in range(4)]
-        log_z, (_, _, words), in_logs = self._run(np.ones(1), tuple(arrays))
-        return float(log_z[0]), arrays, words, bool(in_logs[0])
+        outer = Outer(*(np.zeros((n, n, self.rules.num_symbols)) for _ in range(4)))
+        log_z, (_, _, words), in_logs = self._run(np.ones(1), outer)
+        return float(log_z[0]), outer, words, bool(in_logs[0])
 
     def posteriors(self, sentence: int) -> Posteriors:
         """Posteriors of the symbols over the spans of one sentence; 0 without a tree."""
@@ -340,7 +328,7 @@ class ParsingPasses:
             after, back = (np.full_like(x, -np.inf) for x in (after, back))
         elif not in_logs:
             n = len(above)
-            exponents = only.scaled_arguments()[1][3]
+            exponents = only._scaled_weights.unary_exponents
             exponents = np.broadcast_to(exponents, n * n).reshape(n, n, 1)
             with np.errstate(divide="ignore"):
                 after, back = np.log(after) + exponents * _LOG2, np.log(back)
@@ -349,13 +337,12 @@ class ParsingPasses:
     def _anchored(self, sentence: int, threshold: float, by_split: bool) -> tuple[Array, Array]:
         """(rule, start, split or -1, end [count 4], posteriors [count])."""
         only = self.only(sentence)
-        log_z, (_, _, _, back), _, in_logs = only._outside
+        log_z, outer, _, in_logs = only._outside
         if log_z == -np.inf:
             return np.empty((0, 4), np.int64), np.empty(0)
-        given = only.log_arguments() if in_logs else only.scaled_arguments()
-        collect = _collect_logs if in_logs else _collect
-        size = int(only.sentences.lengths[0]), self.rules.num_unary_symbols
-        numbers, values = collect(*given[:-1], *size, back, float(threshold), by_split)
+        problem = only.log_problem if in_logs else only.scaled_problem()
+        n = int(only.sentences.lengths[0])
+        numbers, values = anchored.collect(problem, n, outer.back, float(threshold), by_split)
         numbers[:, 0] = self.rules.order[numbers[:, 0]]
         return numbers, values
 

@@ -1,34 +1,41 @@
 """Prefixes under a sparse probabilistic grammar: left corners eliminated, then a chart.
 
 The chart has, for a span i..j and a symbol, the probability that a tree of the symbol begins with
-words i..j, in the arithmetic of `scaled.py`.
-
-steps: (targets, sources, factors or their logs, all [k]), the way up through left corners as sums
-one after the other: the value of a source times a factor is added to that of a target.
+words i..j, in scaled arithmetic or in logs.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled, inner
-from inout.kernels.sparse.cpu import logspace, scaled
-from inout.kernels.sparse.cpu.logspace import include
-from inout.kernels.sparse.cpu.scaled import (
-    NONE,
-    SPECK,
-    TINY,
-    enter_words,
-    left_base,
-    log_value,
-    power,
-    right_base,
-)
+from inout.kernels.limits import SPARSE_SPECK
+from inout.kernels.sparse.cpu.arithmetic import fitted, log_sum, new_scale, power
+from inout.kernels.sparse.cpu.chart import NOTHING, Chart, left_base, right_base
+from inout.kernels.sparse.cpu.inside import enter_words, gather, inside, log_value
 
-scaled_inside = scaled.inside
-log_inside, log_gather = logspace.inside, logspace.gather
+
+class Climb(NamedTuple):
+    """The way up through left corners, as sums one after the other.
+
+    The value of a source times a factor is added to that of a target.
+    """
+
+    targets: NDArray[np.int32]  # [k]
+    sources: NDArray[np.int32]  # [k]
+    factors: NDArray[np.float64]  # [k], or their logs
+
+
+class PrefixChart(NamedTuple):
+    """Scaled values of prefixes of spans."""
+
+    rows: NDArray[np.float64]  # as `lefts` of a chart
+    exps: NDArray[np.int64]  # [n n]
+    present: NDArray[np.bool_]  # [n symbols], whether something begins there
 
 
 @inner
@@ -72,7 +79,7 @@ def eliminate(matrix, ends, order):
             if done[k]:
                 continue
             if matrix[e, k] > -np.inf:
-                leaves = include(leaves, matrix[e, k], False)
+                leaves = log_sum(leaves, matrix[e, k])
                 columns[num_columns] = k
                 num_columns += 1
                 column_counts[k] -= 1
@@ -91,32 +98,30 @@ def eliminate(matrix, ends, order):
                 if i != j and matrix[i, j] == -np.inf:
                     row_counts[i] += 1
                     column_counts[j] += 1
-                matrix[i, j] = include(matrix[i, j], into + matrix[e, j], False)
-            ends[i] = include(ends[i], into + ends[e] - leaves, False)
+                matrix[i, j] = log_sum(matrix[i, j], into + matrix[e, j])
+            ends[i] = log_sum(ends[i], into + ends[e] - leaves)
             matrix[i, e] = into - leaves
 
 
 @inner
 def climb(steps, values):
     """Takes the steps with values [symbols columns], each column on its own."""
-    targets, sources, factors = steps
-    for k in range(targets.shape[0]):
-        target, source, factor = targets[k], sources[k], factors[k]
+    for k in range(steps.targets.shape[0]):
+        target, source, factor = steps.targets[k], steps.sources[k], steps.factors[k]
         for c in range(values.shape[1]):
             value = values[source, c]
             # What is possible stays above 0, as everywhere in the scaled charts.
-            values[target, c] += factor * value + (SPECK if value > 0 else 0.0)
+            values[target, c] += factor * value + (SPARSE_SPECK if value > 0 else 0.0)
 
 
 @compiled
 def log_climb(steps, values):
     """As `climb`, with logs for values [symbols] and factors."""
-    targets, sources, factors = steps
-    for k in range(targets.shape[0]):
-        value = values[sources[k]]
+    for k in range(steps.targets.shape[0]):
+        value = values[steps.sources[k]]
         if value > -np.inf:
-            target = targets[k]
-            values[target] = include(values[target], value + factors[k], False)
+            target = steps.targets[k]
+            values[target] = log_sum(values[target], value + steps.factors[k])
 
 
 @inner
@@ -124,14 +129,14 @@ def set_factors(whole, exps, i, shifts, factors):
     """Fills shifts [n], the exponents of the sums for each end, and factors [n n].
 
     whole and exps are the exponents of inside values and of prefixes; factors[k, j] is 2**(that of
-    the split of i..j after k, less the shift of j). A shift below NONE / 2: nothing ends there.
+    the split of i..j after k, less the shift of j). A shift below NOTHING / 2: nothing ends there.
     """
     n = exps.shape[0]
     for j in range(i + 1, n):
-        shifts[j] = 2 * NONE
+        shifts[j] = 2 * NOTHING
         for k in range(i, j):
             shifts[j] = max(shifts[j], whole[i, k] + exps[k + 1, j])
-        if shifts[j] >= NONE // 2:
+        if shifts[j] >= NOTHING // 2:
             for k in range(i, j):
                 factors[k, j] = power(whole[i, k] + exps[k + 1, j] - shifts[j])
 
@@ -141,7 +146,7 @@ def add_rows(rows, row, factors, value, count, sums, first):
     """sums[first + t] += value * rows[row + t] * factors[first + t], above 0 where possible."""
     for t in range(count):
         other = rows[row + t]
-        speck = SPECK if other > 0 else 0.0
+        speck = SPARSE_SPECK if other > 0 else 0.0
         sums[first + t] += value * (other * factors[first + t]) + speck
 
 
@@ -149,138 +154,125 @@ def add_rows(rows, row, factors, value, count, sums, first):
 def add_sums(sums, first, factor, values, offset):
     """values[t - offset] += factor * sums[t], above 0 where possible, from `first` on."""
     for t in range(first, sums.shape[0]):
-        speck = SPECK if sums[t] > 0 else 0.0
+        speck = SPARSE_SPECK if sums[t] > 0 else 0.0
         values[t - offset] += factor * sums[t] + speck
 
 
 @inner
-def gather(grammar, rules, chart, rows, present, factors, i, values):
+def gather_ends(grammar, rules, chart, prefixes, factors, i, values):
     """Adds to values [symbols ends] what all splits of all spans from i on give.
 
-    chart is that of inside values; rows, as `lefts` there, and present [n symbols] are those of
-    prefixes that begin after i. All ends at once, since the left parts of most symbols have few
-    ends and what begins after them may go on anyhow.
+    chart is that of inside values; prefixes are those that begin after i. All ends at once, since
+    the left parts of most symbols have few ends and what begins after them may go on anyhow.
     """
-    pair_offsets, pair_right, rule_offsets, rule_head = grammar[:4]
-    lefts, left_ends, active, active_counts = chart[0], chart[3], chart[5], chart[6]
+    lefts, left_ends = chart.lefts, chart.left_ends
     n, s = left_ends.shape[0], left_ends.shape[1]
     sums = np.zeros(n)
-    for x in range(active_counts[i]):
-        symbol = active[i, x]
+    for x in range(chart.active_counts[i]):
+        symbol = chart.active[i, x]
         left = left_base(i, n, s) + symbol * (n - i) - i
         last = min(left_ends[i, symbol, 1], n - 2)
-        for q in range(pair_offsets[symbol], pair_offsets[symbol + 1]):
-            right, first = pair_right[q], n
+        for q in range(grammar.pair_offsets[symbol], grammar.pair_offsets[symbol + 1]):
+            right, first = grammar.pair_right[q], n
             for k in range(left_ends[i, symbol, 0], last + 1):
-                if lefts[left + k] > 0 and present[k + 1, right]:
+                if lefts[left + k] > 0 and prefixes.present[k + 1, right]:
                     first = min(first, k + 1)
                     count = n - k - 1
                     row = left_base(k + 1, n, s) + right * count
-                    add_rows(rows, row, factors[k], lefts[left + k], count, sums, k + 1)
+                    add_rows(prefixes.rows, row, factors[k], lefts[left + k], count, sums, k + 1)
             if first == n:
                 continue
-            for r in range(rule_offsets[q], rule_offsets[q + 1]):
+            for r in range(grammar.rule_offsets[q], grammar.rule_offsets[q + 1]):
                 if rules[r] > 0:
-                    add_sums(sums, first, rules[r], values[rule_head[r]], i)
+                    add_sums(sums, first, rules[r], values[grammar.rule_head[r]], i)
             for t in range(first, n):
                 sums[t] = 0
 
 
 @inner
-def settle(rows, present, exps, i, j, shift, raised, values):
-    """Writes the values [symbols ends] of span i..j into the chart: whether some were too small."""
-    n, s = exps.shape[0], values.shape[0]
-    top, low, found = 0.0, False, False
+def settle(numbers, prefixes, i, j, shift, values):
+    """Writes the values [symbols] of span i..j into the chart: whether some were too small."""
+    n, s = prefixes.present.shape
+    low, found = False, False
+    _, scale, exponent = new_scale(numbers, values)
     for a in range(s):
-        top = max(top, values[a, j - i])
-    if top == 0:
-        return False
-    exponent = math.frexp(top)[1] if top >= TINY else 0
-    scale = math.ldexp(1.0, -exponent)
-    for a in range(s):
-        whole = values[a, j - i]
-        if whole == 0:
-            continue
-        value = whole * scale
-        if value < TINY or whole < TINY:
-            low, value = True, raised * max(scale, 1.0)
-            if raised == 0:
-                continue
-        rows[left_base(i, n, s) + a * (n - i) + j - i] = value
-        found = present[i, a] = True
+        if values[a] > 0:
+            value, small = fitted(numbers, values[a], scale)
+            low = low or small
+            if value > 0:
+                prefixes.rows[left_base(i, n, s) + a * (n - i) + j - i] = value
+                found = prefixes.present[i, a] = True
     if found:
-        exps[i, j] = shift + exponent
+        prefixes.exps[i, j] = shift + exponent
     return low
 
 
 @compiled
-def prefixes(
-    grammar, weights, words, start, n, root, unary_symbols, steps, raised, begins, sentences
-):  # fmt: skip
+def prefixes(problem, start, n, steps, begins, sentences):
     """Fills begins [n] and sentences [n]: whether values were too small.
 
     These are log-probabilities of beginning with the first 1 to n words at positions
     start..start+n-1 and of being them. An inside pass; O(n²) times the steps; O(n³) times the
     rules whose left symbols are found.
     """
-    s = grammar[0].shape[0] - 1
-    rules, rule_exponents = weights[0], weights[2]
-    chart, low = scaled_inside(grammar, weights, words, start, n, unary_symbols, raised)
-    rows, exps = np.zeros(chart[0].shape[0]), np.full((n, n), NONE, np.int64)
-    present = np.zeros((n, s), np.bool_)
+    grammar, numbers, weights, words = problem
+    root, s = grammar.root, grammar.unary_place.shape[0]
+    chart, low = inside(problem, start, n)
+    exps = np.full((n, n), NOTHING, np.int64)
+    found = PrefixChart(np.zeros(chart.lefts.shape[0]), exps, np.zeros((n, s), np.bool_))
     shifts, factors, totals = np.empty(n, np.int64), np.zeros((n, n)), np.empty(s)
     for i in range(n - 1, -1, -1):
         values = np.zeros((s, n - i))
-        set_factors(chart[2], exps, i, shifts, factors)
-        gather(grammar, rules[0], chart, rows, present, factors, i, values)
+        set_factors(chart.exps, exps, i, shifts, factors)
+        gather_ends(grammar, weights.binary[0], chart, found, factors, i, values)
         for j in range(i + 1, n):
-            shifts[j] += rule_exponents[0]
+            shifts[j] += weights.binary_exponents[0]
         for a in range(s):
             totals[a] = 0
-        shifts[i] = enter_words(words, start + i, totals)
+        shifts[i] = enter_words(numbers, words, start + i, totals)
         for a in range(s):
             values[a, 0] = totals[a]
         climb(steps, values)
         for j in range(i, n):
-            if settle(rows, present, exps, i, j, shifts[j], raised, values):
-                low = True
+            for a in range(s):
+                totals[a] = values[a, j - i]
+            low = settle(numbers, found, i, j, shifts[j], totals) or low
     for j in range(n):
-        value = rows[root * n + j]
+        value = found.rows[root * n + j]
         begins[j] = math.log(value) + exps[0, j] * math.log(2.0) if value > 0 else -np.inf
-        sentences[j] = log_value(chart, root, j)
+        sentences[j] = log_value(numbers, chart, root, j)
     return low
 
 
 @compiled
-def log_prefixes(
-    grammar, rules, unary, words, start, n, root, unary_symbols, steps, begins, sentences
-):  # fmt: skip
+def log_prefixes(problem, start, n, steps, begins, sentences):
     """As `prefixes`, in log space.
 
     Prefixes have rows as right symbols have in an inside chart, so that the sum over splits is the
     one of the inside pass.
     """
-    s = grammar[0].shape[0] - 1
-    offsets, symbols, entries = words[:3]
-    chart = log_inside(grammar, rules, unary, words, start, n, unary_symbols, False)
-    rows = np.full(chart[1].shape[0], -np.inf)
-    starts = np.empty((n, s, 2), np.int32)
+    grammar, numbers, weights, words = problem
+    root, s = grammar.root, grammar.unary_place.shape[0]
+    chart, low = inside(problem, start, n)
+    rows, starts = np.full(chart.rights.shape, -np.inf), np.empty((n, s, 2), np.int32)
     for j in range(n):
         for a in range(s):
             starts[j, a, 0], starts[j, a, 1] = n + 1, -1
-    mixed = chart[0], rows, chart[2], starts, chart[4], chart[5], chart[6]
-    totals = np.empty(s)
+    # Whole spans on the left, prefixes on the right.
+    mixed = Chart(
+        chart.lefts, rows, chart.exps, chart.left_ends, starts, chart.active,
+        chart.active_counts, chart.below,
+    )  # fmt: skip
+    totals, factors = np.empty(s), np.empty(n)
     for width in range(1, n + 1):
         for i in range(n - width + 1):
             j = i + width - 1
             for a in range(s):
                 totals[a] = -np.inf
             if width == 1:
-                for e in range(offsets[start + i], offsets[start + i + 1]):
-                    a = symbols[e]
-                    totals[a] = include(totals[a], entries[e], False)
+                enter_words(numbers, words, start + i, totals)
             else:
-                log_gather(grammar, rules[0], mixed, i, j, False, totals)
+                gather(grammar, numbers, weights.binary[0], mixed, factors, i, j, totals)
             log_climb(steps, totals)
             for a in range(s):
                 if totals[a] > -np.inf:
@@ -290,4 +282,4 @@ def log_prefixes(
                         starts[j, a, 1] = i
     for j in range(n):
         begins[j] = rows[right_base(j, s) + root * (j + 1)]
-        sentences[j] = chart[0][root * n + j]
+        sentences[j] = log_value(numbers, chart, root, j)

@@ -1,4 +1,4 @@
-"""What the dense kernel does to a strip: spans of one width side by side, the lanes of vectors.
+"""What `batched.py` does to a strip: spans of one width side by side, the lanes of vectors.
 
 A block is a few sentences of n words. Its spans of width w + 1 are the lanes
 `lane_base(w) + i * size + b`, i the start and b the sentence: those of all left, and of all right,
@@ -11,13 +11,45 @@ loops over lanes become vector instructions.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import inner
+from inout.kernels.limits import SPARSE_SPECK
 from inout.kernels.math.cpu.exponential import FAST
-from inout.kernels.sparse.cpu.scaled import NONE, SPECK, power
+from inout.kernels.sparse.cpu.arithmetic import power
+from inout.kernels.sparse.cpu.chart import NOTHING
 
 ONE, TWO, THREE, FOUR = np.uintp(1), np.uintp(2), np.uintp(3), np.uintp(4)
+Floats = NDArray[np.float64]
+
+
+class Lanes(NamedTuple):
+    """The chart of a block: values of symbols after the unary rules, one lane for each span."""
+
+    values: Floats  # [s lanes]
+    below: Floats  # [symbols of unary rules, lanes], before them
+    exps: NDArray[np.int64]  # [lanes], binary exponents
+    floors: Floats  # [lanes], the smallest of a span's values that are not 0
+    present: NDArray[np.bool_]  # [n s], whether a span of this width has the symbol
+
+
+class Strip(NamedTuple):
+    """The parts of the spans of a strip, and the first and last split where they are not 0."""
+
+    lefts: Floats  # [s w wide]
+    rights: Floats  # [s w wide]
+    left_ends: NDArray[np.int64]  # [s 2]
+    right_ends: NDArray[np.int64]  # [s 2]
+
+
+class PartGrads(NamedTuple):
+    """Gradients by the parts of a strip."""
+
+    lefts: Floats  # [s w wide]
+    rights: Floats  # [s w wide]
 
 
 @inner
@@ -34,9 +66,9 @@ def parts(w, d, n, size):
 
 @inner
 def find_shifts(exps, n, size, w, lane, count, shifts):
-    """shifts [lanes] = the largest exponent of the splits; below NONE / 2 where there is none."""
+    """shifts [lanes] = the largest exponent of the splits, below NOTHING / 2 if there is none."""
     for t in range(count):
-        shifts[t] = 2 * NONE
+        shifts[t] = 2 * NOTHING
     for d in range(w):
         left, right = parts(w, d, n, size)
         for t in range(count):
@@ -49,14 +81,14 @@ def set_factors(chart, n, size, w, lane, count, shifts, factors):
 
     Returns a bound below all products of values above 0 with their factors.
     """
-    exps, floors = chart[2], chart[3]
+    exps, floors = chart.exps, chart.floors
     least = 1.0
     for d in range(w):
         left, right = parts(w, d, n, size)
         x, y, split = np.uintp(left + lane), np.uintp(right + lane), np.uintp(d)
         for t in range(np.uintp(count)):
             exponent = exps[x + t] + exps[y + t]
-            here = (exponent > NONE // 2) & (shifts[t] > NONE // 2)
+            here = (exponent > NOTHING // 2) & (shifts[t] > NOTHING // 2)
             factor = power(exponent - shifts[t]) if here else 0.0
             factors[split, t] = factor
             product = floors[x + t] * floors[y + t] * factor if here else 1.0
@@ -65,11 +97,9 @@ def set_factors(chart, n, size, w, lane, count, shifts, factors):
 
 
 @inner
-def find_ends(present, w, left_ends, right_ends):
-    """The first and the last split [s 2] at which some left, or right, part has a symbol.
-
-    present [n s]: whether a span of this width has it.
-    """
+def find_ends(present, w, strip):
+    """Fills in the first and the last split at which some left, or right, part has a symbol."""
+    left_ends, right_ends = strip.left_ends, strip.right_ends
     for a in range(present.shape[1]):
         left_ends[a, 0] = right_ends[a, 0] = w
         left_ends[a, 1] = right_ends[a, 1] = -1
@@ -83,7 +113,7 @@ def find_ends(present, w, left_ends, right_ends):
 @inner
 def load(values, n, size, w, lane, count, factors, careful, strip):
     """Copies the parts of the spans of a strip, the left ones times factors."""
-    lefts, rights, left_ends, right_ends = strip
+    lefts, rights = strip.lefts, strip.rights
     lanes = np.uintp(count)
     for d in range(w):
         left_lane, right_lane = parts(w, d, n, size)
@@ -96,26 +126,26 @@ def load(values, n, size, w, lane, count, factors, careful, strip):
             if careful:
                 for t in range(lanes):
                     if values[a, left + t] > 0:
-                        lefts[a, split, t] = max(lefts[a, split, t], SPECK)
+                        lefts[a, split, t] = max(lefts[a, split, t], SPARSE_SPECK)
 
 
 @inner
 def store(gradients, n, size, w, lane, count, factors, grads):
     """Adds the gradients by the parts of a strip to those of all lanes."""
-    grad_lefts, grad_rights = grads
     for a in range(gradients.shape[0]):
         for d in range(w):
             left, right = parts(w, d, n, size)
             left, right = left + lane, right + lane
             for t in range(count):
-                gradients[a, left + t] += grad_lefts[a, d, t] * factors[d, t]
+                gradients[a, left + t] += grads.lefts[a, d, t] * factors[d, t]
             for t in range(count):
-                gradients[a, right + t] += grad_rights[a, d, t]
+                gradients[a, right + t] += grads.rights[a, d, t]
 
 
 @inner(fastmath=FAST)
-def products(lefts, rights, b, c, first, last, count, result):
+def products(strip, b, c, first, last, count, result):
     """result[t] = the sum over d = first..last of lefts[b, d, t] rights[c, d, t], for t < count."""
+    lefts, rights = strip.lefts, strip.rights
     x, y, lanes, d = np.uintp(b), np.uintp(c), np.uintp(count), np.uintp(first)
     for t in range(lanes):
         result[t] = 0.0
@@ -135,14 +165,15 @@ def products(lefts, rights, b, c, first, last, count, result):
 
 
 @inner
-def careful_products(lefts, rights, b, c, first, last, count, result):
+def careful_products(strip, b, c, first, last, count, result):
     """As `products`, but above 0 wherever there is a term above 0."""
+    lefts, rights = strip.lefts, strip.rights
     for t in range(count):
         result[t] = 0.0
     for d in range(first, last + 1):
         for t in range(count):
             x, y = lefts[b, d, t], rights[c, d, t]
-            result[t] += max(x * y, SPECK) if x > 0 and y > 0 else 0.0
+            result[t] += max(x * y, SPARSE_SPECK) if x > 0 and y > 0 else 0.0
 
 
 @inner(fastmath=FAST)
@@ -157,14 +188,13 @@ def add_rule(weight, values, count, totals, head):
 def careful_rule(weight, values, count, totals, head):
     """As `add_rule`, but above 0 wherever values are."""
     for t in range(count):
-        totals[head, t] += weight * values[t] + SPECK if values[t] > 0 else 0.0
+        totals[head, t] += weight * values[t] + SPARSE_SPECK if values[t] > 0 else 0.0
 
 
 @inner(fastmath=FAST)
-def back_through(
-    lefts, rights, b, c, first, last, count, gradient, grad_lefts, grad_rights, result
-):  # fmt: skip
+def back_through(strip, b, c, first, last, count, gradient, grads, result):
     """Backward of `products`, which are filled in as well."""
+    lefts, rights, grad_lefts, grad_rights = strip.lefts, strip.rights, grads.lefts, grads.rights
     x, y, lanes = np.uintp(b), np.uintp(c), np.uintp(count)
     for t in range(lanes):
         result[t] = 0.0

@@ -1,0 +1,437 @@
+"""What sparse CKY does to numbers, once for each of their types.
+
+The passes in `inside.py` and `outside.py` are written once. The type of `numbers`, the first
+argument, decides what the operations here do:
+
+- Scaled: real numbers. A span's symbols share one scale: their values stand for 2**exps[i, j] as
+  much, the largest is between 1/2 and 1. Everything possible is above 0: a product that underflows
+  adds a speck, and what ends up tiny is reported, so that nothing is lost in silence.
+- Logs: logarithms, -inf for 0.
+- Best: logarithms, and maxima for sums.
+- Residues: remainders modulo a prime. One that is 0 adds nothing, whether or not the number is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from inout._core.cpu.compiling import inner, inner_overload
+from inout.kernels.limits import SPARSE_SPECK, SPARSE_SURE, SPARSE_TINY
+from inout.kernels.math.cpu.exponential import FAST
+from inout.kernels.sparse.arrays import Best, Logs, Residues, Scaled
+from inout.kernels.sparse.cpu.chart import NOTHING, empty_chart
+
+
+def operation(stub: Callable[..., Any]) -> Any:
+    """A function for compiled code that does what the type of its first argument says.
+
+    `stub.on(types)` gives it an implementation for some types of numbers.
+    """
+    implementations: dict[type, Callable[..., Any]] = {}
+
+    def on(*types: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            implementations.update(dict.fromkeys(types, function))
+            return function
+
+        return register
+
+    # Inlined: most are a few instructions, in the innermost loops.
+    @inner_overload(stub, forceinline=True)
+    def choose(numbers: Any, *rest: Any) -> Any:
+        return implementations.get(getattr(numbers, "instance_class", type(None)))
+
+    stub.on = on  # type: ignore[attr-defined]
+    return stub
+
+
+# Zero, and empty charts.
+
+
+@operation
+def zero(numbers):
+    """The number 0."""
+
+
+@operation
+def new_chart(numbers, n, s, unary_symbols):
+    """An empty chart."""
+
+
+@zero.on(Scaled)
+def _(numbers):
+    return 0.0
+
+
+@zero.on(Logs, Best)
+def _(numbers):
+    return -np.inf
+
+
+@zero.on(Residues)
+def _(numbers):
+    return np.int64(0)
+
+
+@new_chart.on(Scaled)
+def _(numbers, n, s, unary_symbols):
+    size = s * ((n * (n + 1)) // 2)
+    exps, below = np.full((n, n), NOTHING, np.int64), np.zeros((n, n, unary_symbols))
+    return empty_chart(np.zeros(size), np.zeros(size), exps, below, n, s)
+
+
+@new_chart.on(Logs, Best)
+def _(numbers, n, s, unary_symbols):
+    size = s * ((n * (n + 1)) // 2)
+    lefts, rights = np.full(size, -np.inf), np.full(size, -np.inf)
+    below = np.full((n, n, unary_symbols), -np.inf)
+    return empty_chart(lefts, rights, np.empty((0, 0), np.int64), below, n, s)
+
+
+@new_chart.on(Residues)
+def _(numbers, n, s, unary_symbols):
+    size = s * ((n * (n + 1)) // 2)
+    lefts, rights = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    # Nobody asks for numbers of trees below unary rules.
+    below = np.empty((0, 0, 0), np.int64)
+    return empty_chart(lefts, rights, np.empty((0, 0), np.int64), below, n, s)
+
+
+# Sums and products. `factors` are those of the splits of a span, in its scale.
+
+
+@operation
+def product(numbers, lefts, a, rights, b, factors, first, count):
+    """The sum over t < count of lefts[a + t] rights[b + t] factors[first + t]."""
+
+
+@operation
+def meet(numbers, value, lefts, a, rights, b, count):
+    """Whether two rows have a place where neither is 0, given their product."""
+
+
+@operation
+def include(numbers, totals, a, weight, value):
+    """totals[a] += weight * value, which is not 0."""
+
+
+@operation
+def enter(numbers, totals, a, value, factor):
+    """totals[a] += value * factor, the factor being 1 where numbers have no scale."""
+
+
+@operation
+def keep_of(numbers, keeps, row):
+    """The weight of no unary rule, in this row of weights."""
+
+
+@operation
+def kept(numbers, keep, value):
+    """A value times the weight of no unary rule."""
+
+
+@inner(fastmath=FAST)
+def long_product(lefts, a, rights, b, factors, first, count):
+    """As `product` of scaled numbers, by vector instructions."""
+    total = 0.0
+    for t in range(count):
+        total += lefts[a + t] * rights[b + t] * factors[first + t]
+    return total
+
+
+@product.on(Scaled)
+def _(numbers, lefts, a, rights, b, factors, first, count):
+    if count > 12:
+        return long_product(lefts, a, rights, b, factors, first, count)
+    total = 0.0
+    for t in range(count):
+        total += lefts[a + t] * rights[b + t] * factors[first + t]
+    return total
+
+
+@meet.on(Scaled)
+def _(numbers, value, lefts, a, rights, b, count):
+    found = value >= SPARSE_SURE
+    if not found:
+        for t in range(count):
+            found = found or (lefts[a + t] > 0 and rights[b + t] > 0)
+    return found
+
+
+@include.on(Scaled)
+def _(numbers, totals, a, weight, value):
+    if weight > 0:
+        totals[a] += weight * value + SPARSE_SPECK
+
+
+@enter.on(Scaled)
+def _(numbers, totals, a, value, factor):
+    if value > 0:
+        totals[a] += max(value * factor, SPARSE_SPECK)
+
+
+@keep_of.on(Scaled)
+def _(numbers, keeps, row):
+    return keeps[row]
+
+
+@kept.on(Scaled)
+def _(numbers, keep, value):
+    return max(keep * value, SPARSE_SPECK) if value > 0 else 0.0
+
+
+@inner
+def largest_sum(lefts, a, rights, b, count):
+    """The largest of lefts[a + t] + rights[b + t]; four at a time, so as not to wait for each."""
+    w, x, y, z = -np.inf, -np.inf, -np.inf, -np.inf
+    whole = count - count % 4
+    for t in range(0, whole, 4):
+        w = max(w, lefts[a + t] + rights[b + t])
+        x = max(x, lefts[a + t + 1] + rights[b + t + 1])
+        y = max(y, lefts[a + t + 2] + rights[b + t + 2])
+        z = max(z, lefts[a + t + 3] + rights[b + t + 3])
+    for t in range(whole, count):
+        w = max(w, lefts[a + t] + rights[b + t])
+    return max(max(w, x), max(y, z))
+
+
+@inner
+def log_product(lefts, a, rights, b, count):
+    """log of the sum of exp(lefts[a + t] + rights[b + t])."""
+    top = largest_sum(lefts, a, rights, b, count)
+    if top == -np.inf:
+        return top
+    total = 0.0
+    for t in range(count):
+        total += math.exp(lefts[a + t] + rights[b + t] - top)
+    return top + math.log(total)
+
+
+@inner
+def log_sum(x, y):
+    """log(exp(x) + exp(y))."""
+    top, other = max(x, y), min(x, y)
+    if other == -np.inf:
+        return top
+    return top + math.log1p(math.exp(other - top))
+
+
+@product.on(Logs)
+def _(numbers, lefts, a, rights, b, factors, first, count):
+    return log_product(lefts, a, rights, b, count)
+
+
+@product.on(Best)
+def _(numbers, lefts, a, rights, b, factors, first, count):
+    return largest_sum(lefts, a, rights, b, count)
+
+
+@meet.on(Logs, Best)
+def _(numbers, value, lefts, a, rights, b, count):
+    return value > -np.inf
+
+
+@include.on(Logs)
+def _(numbers, totals, a, weight, value):
+    totals[a] = log_sum(totals[a], weight + value)
+
+
+@include.on(Best)
+def _(numbers, totals, a, weight, value):
+    totals[a] = max(totals[a], weight + value)
+
+
+@enter.on(Logs)
+def _(numbers, totals, a, value, factor):
+    totals[a] = log_sum(totals[a], value)
+
+
+@enter.on(Best)
+def _(numbers, totals, a, value, factor):
+    totals[a] = max(totals[a], value)
+
+
+@keep_of.on(Logs, Best, Residues)
+def _(numbers, keeps, row):
+    return 0.0
+
+
+@kept.on(Logs, Best, Residues)
+def _(numbers, keep, value):
+    return value
+
+
+@product.on(Residues)
+def _(numbers, lefts, a, rights, b, factors, first, count):
+    # Above any product of remainders; twice as much still fits.
+    bound = numbers.prime << 31
+    total = np.int64(0)
+    for t in range(count):
+        total += lefts[a + t] * rights[b + t]
+        if total >= bound:
+            total -= bound
+    return total % numbers.prime
+
+
+@meet.on(Residues)
+def _(numbers, value, lefts, a, rights, b, count):
+    return value > 0
+
+
+@include.on(Residues)
+def _(numbers, totals, a, weight, value):
+    totals[a] = (totals[a] + weight * value) % numbers.prime
+
+
+@enter.on(Residues)
+def _(numbers, totals, a, value, factor):
+    totals[a] = (totals[a] + value) % numbers.prime
+
+
+# Scales. A shift is the binary exponent of numbers that are being added up, below NOTHING / 2 where
+# there are none; without scales it is always 0.
+
+
+@operation
+def split_scale(numbers, exps, rule_exponents, row, i, j, factors):
+    """The shift of what the splits of i..j and this row of rules give; sets their factors."""
+
+
+@operation
+def word_scale(numbers, exponents, position):
+    """The shift of a word's entries."""
+
+
+@operation
+def arc_scale(numbers, exponents, cell, shift, totals):
+    """(the common shift of totals and a cell's arcs, the factor of these); rescales totals."""
+
+
+@operation
+def new_scale(numbers, after):
+    """(the least value that is kept, scale, exponent) of a span's values [symbols]."""
+
+
+@operation
+def fitted(numbers, value, scale):
+    """(the value in this scale, whether it was too small, which makes it numbers.raised).
+
+    That is in the scale that it was too small for: that of its span, or the one before, where a
+    large unary rule has put it far above all values.
+    """
+
+
+@operation
+def set_scale(numbers, exps, unary_exponents, row, i, j, exponent):
+    """Notes the exponent of a span, after these unary rules."""
+
+
+@inner
+def power(exponent):
+    """2**exponent; 0 below the smallest normal number."""
+    if exponent < -1022:
+        return 0.0
+    return math.ldexp(1.0, exponent)
+
+
+@inner
+def set_factors(exps, i, j, shift, factors):
+    """factors[k - i] = 2**(exponent of the split after k, less shift)."""
+    for k in range(i, j):
+        factors[k - i] = power(exps[i, k] + exps[k + 1, j] - shift)
+
+
+@split_scale.on(Scaled)
+def _(numbers, exps, rule_exponents, row, i, j, factors):
+    shift = 2 * NOTHING
+    for k in range(i, j):
+        shift = max(shift, exps[i, k] + exps[k + 1, j])
+    if shift < NOTHING // 2:
+        return shift
+    set_factors(exps, i, j, shift, factors)
+    return shift + rule_exponents[row]
+
+
+@word_scale.on(Scaled)
+def _(numbers, exponents, position):
+    return exponents[position]
+
+
+@arc_scale.on(Scaled)
+def _(numbers, exponents, cell, shift, totals):
+    own = exponents[cell]
+    if own < NOTHING // 2:
+        return shift, 0.0
+    if own > shift:
+        factor = power(shift - own)
+        for a in range(totals.shape[0]):
+            if totals[a] > 0:
+                totals[a] = max(totals[a] * factor, SPARSE_SPECK)
+        shift = own
+    return shift, power(own - shift)
+
+
+@new_scale.on(Scaled)
+def _(numbers, after):
+    top = 0.0
+    for a in range(after.shape[0]):
+        top = max(top, after[a])
+    if top < SPARSE_TINY:
+        return 0.0, 1.0, 0
+    exponent = math.frexp(top)[1]
+    return numbers.beam * top, math.ldexp(1.0, -exponent), exponent
+
+
+@fitted.on(Scaled)
+def _(numbers, value, scale):
+    scaled = value * scale
+    if scaled < SPARSE_TINY or value < SPARSE_TINY:
+        return numbers.raised * max(scale, 1.0), True
+    return scaled, False
+
+
+@set_scale.on(Scaled)
+def _(numbers, exps, unary_exponents, row, i, j, exponent):
+    exps[i, j] = exponent + unary_exponents[row]
+
+
+@split_scale.on(Logs, Best, Residues)
+def _(numbers, exps, rule_exponents, row, i, j, factors):
+    return 0
+
+
+@word_scale.on(Logs, Best, Residues)
+def _(numbers, exponents, position):
+    return 0
+
+
+@arc_scale.on(Logs, Best, Residues)
+def _(numbers, exponents, cell, shift, totals):
+    return shift, 1.0
+
+
+@new_scale.on(Logs, Best)
+def _(numbers, after):
+    top = -np.inf
+    for a in range(after.shape[0]):
+        top = max(top, after[a])
+    return top + numbers.beam, 1.0, 0
+
+
+@new_scale.on(Residues)
+def _(numbers, after):
+    return np.int64(0), np.int64(1), 0
+
+
+@fitted.on(Logs, Best, Residues)
+def _(numbers, value, scale):
+    return value, False
+
+
+@set_scale.on(Logs, Best, Residues)
+def _(numbers, exps, unary_exponents, row, i, j, exponent):
+    pass
