@@ -18,8 +18,7 @@ class ByDtype(NamedTuple):
 
     def of(self, dtype: Any) -> float:
         """The limit for a dtype of torch or of numpy."""
-        value: float = getattr(self, str(dtype).removeprefix("torch."))
-        return value
+        return self.float64 if dtype.itemsize == 8 else self.float32
 
 
 # Chains. Sums of at least EXACT are exact, whatever underflows beside them; a SHARE of a total may

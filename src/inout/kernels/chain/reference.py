@@ -7,6 +7,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from inout.kernels.autograd import tangents_by
 from inout.kernels.shapes import Emissions, Lengths, PerElement, Transitions
 from inout.semirings import Log, Semiring
 
@@ -85,23 +86,13 @@ def reference_log_partition(
 def reference_tangents(
     emissions: Emissions,
     transitions: Transitions,
-    weights: PerElement,
-    u_nodes: Emissions,
-    u_pairs: Transitions,
     lengths: Lengths,
+    weights: PerElement,
+    directions: tuple[Tensor, ...],
 ) -> tuple[Tensor, ...]:
-    """Hessian of weights . log Z times u, for emissions and transitions; and E[U] of each chain.
+    """Hessian of weights . log Z times the directions, and E[U] [b], by autograd."""
 
-    By autograd, which can differentiate the results again.
-    """
-    with torch.enable_grad():
-        inputs = [
-            x if x.requires_grad else x.detach().requires_grad_()
-            for x in (emissions, transitions, weights)
-        ]
-        log_z = reference_log_partition(inputs[0], inputs[1], lengths)
-        log_z = torch.where(log_z == -torch.inf, 0.0, log_z)
-        first = torch.autograd.grad(log_z, inputs[:2], inputs[2], create_graph=True)
-        return torch.autograd.grad(
-            first, inputs, (u_nodes, u_pairs), create_graph=True, materialize_grads=True
-        )
+    def log_z(nodes: Tensor, pairs: Tensor) -> Tensor:
+        return reference_log_partition(nodes, pairs, lengths)
+
+    return tangents_by(log_z, weights, (emissions, transitions), directions)

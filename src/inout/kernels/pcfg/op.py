@@ -6,26 +6,19 @@ derivatives use the reference.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from inout.kernels.autograd import differentiable_log_partition
-from inout.kernels.pcfg.cpu import kbest as compiled
+from inout.kernels.pcfg.cpu.kbest import kbest
 from inout.kernels.pcfg.cpu.passes import CpuGrammarPasses
 from inout.kernels.pcfg.gpu.passes import GpuGrammarPasses
 from inout.kernels.pcfg.reference import reference_grammar_log_partition
 from inout.kernels.shapes import Lengths, PerElement, Root, Rules, Trees, Words
 from inout.kernels.threads import over_batch
 from inout.kernels.tiers import choose_tier
-
-kbest: Callable[..., Any] = (
-    compiled.kbest
-)  # numba's dispatchers have no types for starred arguments
 
 
 def passes_for(

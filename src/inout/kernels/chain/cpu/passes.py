@@ -117,16 +117,21 @@ class CpuPasses:
         logspace.marginals(self.chains, b, nodes, pairs)
         return nodes, pairs
 
-    def _by_groups(self, part: Callable[..., None], work: int) -> None:
-        """Calls part(lo, hi), or part(lo, hi, g) for each group if these have a sum of pairs."""
+    @cached_property
+    def _places(self) -> Array:
+        """Where each element adds its gradient of stationary transitions [b]: one for a group."""
+        size, bounds = len(self.emissions), groups(len(self.emissions))
+        return (
+            np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+            if self.shared
+            else np.arange(size)
+        )
+
+    def _by_groups(self, part: Callable[[int, int], None], work: int) -> None:
+        """Calls part(lo, hi) so that each group is done by one thread, if groups have sums."""
         bounds = groups(len(self.emissions))
-
-        def sums(lo: int, hi: int) -> None:
-            for g in range(lo, hi):
-                part(bounds[g], bounds[g + 1], g)
-
         if self.stationary and self.shared:
-            over_batch(sums, len(bounds) - 1, work)
+            over_batch(lambda lo, hi: part(bounds[lo], bounds[hi]), len(bounds) - 1, work)
         else:
             over_batch(part, len(self.emissions), work)
 
@@ -135,15 +140,16 @@ class CpuPasses:
         b, _, s = self.emissions.shape
         factors = self.chains.factors
         transposed, exact = np.ascontiguousarray(factors.swapaxes(1, 2)), self.limits.exact
+        places = self._places
         dtype = self.emissions.dtype
         pairs = np.empty((b, *self.chains.transitions.shape[1:]), dtype)
         if self.stationary:
             pairs = np.zeros((len(groups(b)) - 1 if self.shared else b, 1, s, s), dtype)
         made = Parts(np.empty_like(self.emissions), pairs)
 
-        def part(lo: int, hi: int, slot: int = -1) -> None:
+        def part(lo: int, hi: int) -> None:
             scaled.backward(
-                self.chains, transposed, lo, hi, exact, self.messages, scales, made, slot
+                self.chains, transposed, lo, hi, exact, self.messages, scales, made, places
             )
 
         self._by_groups(part, self.work)
@@ -237,12 +243,12 @@ class CpuPasses:
             factors, np.ascontiguousarray(factors.swapaxes(1, 2)),
             changes, np.ascontiguousarray(changes.swapaxes(1, 2)),
         )  # fmt: skip
-        slots = len(groups(len(nodes))) - 1 if self.shared else len(nodes)
+        places, slots = self._places, len(groups(len(nodes))) - 1 if self.shared else len(nodes)
         sums = np.zeros((slots, 2 if len(changes) else 1, size, size), nodes.dtype)
 
-        def part(lo: int, hi: int, slot: int = -1) -> None:
+        def part(lo: int, hi: int) -> None:
             tangent.stationary_covariances(
-                self.chains, lo, hi, self.messages, matrices, u.nodes, scales, nodes, sums, slot,
+                self.chains, lo, hi, self.messages, matrices, u.nodes, scales, nodes, sums, places,
                 expected,
             )  # fmt: skip
 

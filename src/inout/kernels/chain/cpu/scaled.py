@@ -215,7 +215,7 @@ def scale_by(values, factor, out):
 
 
 @compiled
-def backward(chains, transposed, lo, hi, exact, messages, weights, gradients, slot):
+def backward(chains, transposed, lo, hi, exact, messages, weights, gradients, places):
     """Fills the gradients of sum(weights * log Z), and the betas, after `forward`.
 
     Elements with NaN in log_z are left alone; those that need log space are marked so. What
@@ -224,7 +224,7 @@ def backward(chains, transposed, lo, hi, exact, messages, weights, gradients, sl
 
     With stationary transitions, whose factors, next label first, are `transposed` [b s s], adds
     to gradients.pairs what is still to be multiplied by the factors: one matrix product for each
-    element, at place `slot`, or b where slot is -1.
+    element, at its place of `places` [b].
     """
     emissions, alphas, betas, log_z = (
         chains.emissions,
@@ -268,8 +268,7 @@ def backward(chains, transposed, lo, hi, exact, messages, weights, gradients, sl
                     collect(factors, scaled[row], ahead[row], back, gradients.pairs[b, t - 1])
                 scale_by(back, one / largest(back), betas[b, t - 1])
         if stationary and last > 0 and not np.isnan(log_z[b]):
-            place = b if slot < 0 else slot
-            add_product_of_columns(scaled[:last], ahead[:last], gradients.pairs[place, 0])
+            add_product_of_columns(scaled[:last], ahead[:last], gradients.pairs[places[b], 0])
 
 
 @inner(fastmath=FAST)

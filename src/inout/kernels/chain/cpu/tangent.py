@@ -220,16 +220,15 @@ def stationary_element(chains, b, messages, matrices, u_nodes, weight, node_out,
 
 @compiled
 def stationary_covariances(
-    chains, lo, hi, messages, matrices, u_nodes, weights, node_out, sums, slot, expected
+    chains, lo, hi, messages, matrices, u_nodes, weights, node_out, sums, places, expected
 ):
     """`stationary_element` of the elements lo:hi but those with NaN in log_z.
 
-    Fills node_out [b n s] and expected [b]. What goes to sums [slots 2 s s] goes to the place
-    `slot`, or b where that is -1.
+    Fills node_out [b n s] and expected [b]; adds to sums [slots 2 s s] at the elements' places [b].
     """
     for b in range(lo, hi):
         if not np.isnan(messages.log_z[b]):
-            place = b if slot < 0 else slot
+            place = places[b]
             expected[b] = stationary_element(
                 chains, b, messages, matrices, u_nodes[b], weights[b], node_out[b], sums, place
             )

@@ -8,7 +8,7 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from inout.kernels.chain.gpu.kernels import options, strides, sweep
+from inout.kernels.chain.gpu.inside import MINUS_INF, options, strides, sweep
 from inout.kernels.shapes import Emissions, Labels, Lengths, Transitions
 
 
@@ -22,18 +22,17 @@ def viterbi_kernel(
     o_s = tl.arange(0, S)
     m_s = o_s < s
     m_block = m_s[:, None] & m_s[None, :]
-    minus_inf = float("-inf")
     length = tl.load(p_lengths + b)
     m_first = o_s < tl.minimum(length, 1) * s  # the labels of the first position, if there is one
     p_row = p_emissions + b * n * s + o_s
     p_block = p_transitions + b * stride_element + o_s[:, None] * s + o_s[None, :]
-    b_best = tl.load(p_row, mask=m_first, other=minus_inf)
+    b_best = tl.load(p_row, mask=m_first, other=MINUS_INF)
     for t in tl.range(1, length, num_stages=STAGES):
-        b_block = tl.load(p_block + (t - 1) * stride_position, mask=m_block, other=minus_inf)
+        b_block = tl.load(p_block + (t - 1) * stride_position, mask=m_block, other=MINUS_INF)
         b_sums = b_best[:, None] + b_block
         b_top, b_label = tl.max(b_sums, axis=0, return_indices=True)
         tl.store(p_pointers + (b * n + t) * s + o_s, b_label, mask=m_s)
-        b_best = b_top + tl.load(p_row + t * s, mask=m_s, other=minus_inf)
+        b_best = b_top + tl.load(p_row + t * s, mask=m_s, other=MINUS_INF)
     _, label = tl.max(b_best, axis=0, return_indices=True)
     tl.debug_barrier()  # the pointers below were written by other threads of this program
     for t in range(length, n):
@@ -55,25 +54,24 @@ def sample_kernel(
     b = sample % batch
     o_s = tl.arange(0, S)
     m_s = o_s < s
-    minus_inf = float("-inf")
     length = tl.load(p_lengths + b)
     for t in range(length, n):
         tl.store(p_labels + sample * n + t, 0)
     label = tl.zeros([], dtype=tl.int64)
     for back in range(length):
         t = length - 1 - back
-        b_scores = tl.load(p_alphas + (b * n + t) * s + o_s, mask=m_s, other=minus_inf)
+        b_scores = tl.load(p_alphas + (b * n + t) * s + o_s, mask=m_s, other=MINUS_INF)
         if back > 0:
             p_column = p_transitions + b * stride_element + t * stride_position
-            b_scores += tl.load(p_column + o_s * s + label, mask=m_s, other=minus_inf)
+            b_scores += tl.load(p_column + o_s * s + label, mask=m_s, other=MINUS_INF)
         top = tl.max(b_scores, axis=0)
-        b_sums = tl.cumsum(tl.exp(b_scores - tl.where(top == minus_inf, 0.0, top)), axis=0)
+        b_sums = tl.cumsum(tl.exp(b_scores - tl.where(top == MINUS_INF, 0.0, top)), axis=0)
         total = tl.max(b_sums, axis=0)
         target = tl.load(p_uniform + sample * n + t) * total
         # Labels of weight zero leave the running sum as it is, and so are never reached first.
         below = tl.sum(((b_sums <= target) & m_s).to(tl.int64), axis=0)
         label = tl.minimum(below, s - 1)
-        label = tl.where(top == minus_inf, -1, label)
+        label = tl.where(top == MINUS_INF, -1, label)
         tl.store(p_labels + sample * n + t, label)
         label = tl.maximum(label, 0)
 

@@ -14,9 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from inout.kernels.autograd import tangents_by
 from inout.kernels.chain.cpu.passes import CpuPasses
-from inout.kernels.chain.reference import reference_log_partition
+from inout.kernels.chain.reference import reference_tangents
 from inout.kernels.limits import CHAIN_GPU_PAIRS, CHAIN_SHARE
 from inout.kernels.math.precision import exact_products
 
@@ -196,12 +195,7 @@ class MatrixPasses:
         transitions = self.transitions
         if not self.shared:
             transitions = transitions.expand(self.size[0], *transitions.shape[1:])
-        return tangents_by(
-            lambda e, t: reference_log_partition(e, t, self.lengths),
-            weights,
-            (self.emissions, transitions),
-            directions,
-        )
+        return reference_tangents(self.emissions, transitions, self.lengths, weights, directions)
 
     def best(self) -> Tensor:
         """The labels [b n] with the highest score (Viterbi); 0 beyond the lengths."""

@@ -1,4 +1,4 @@
-"""Chains on a GPU: Triton kernels for as many labels as one program can hold; see `kernels.py`."""
+"""Chains on a GPU: Triton kernels for as many labels as one program can hold; see `inside.py`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from inout.kernels.autograd import tangents_by
-from inout.kernels.chain.reference import reference_log_partition
+from inout.kernels.chain.reference import reference_tangents
 
 
 class GpuPasses:
@@ -23,9 +22,9 @@ class GpuPasses:
     ) -> None:
         # Here, because triton is only where GPUs are.
         from inout.kernels.chain.gpu import decode as decoding
-        from inout.kernels.chain.gpu import kernels
+        from inout.kernels.chain.gpu import inside, outside
 
-        self.kernels, self.decoding, self.keep = kernels, decoding, keep
+        self.inside, self.outside, self.decoding, self.keep = inside, outside, decoding, keep
         self.shared = len(transitions) == 1 and len(emissions) != 1
         if len(transitions) > 1 and transitions.stride(0) == 0:
             transitions = transitions[:1]
@@ -40,7 +39,7 @@ class GpuPasses:
     @cached_property
     def _halves(self) -> tuple[Tensor, ...]:
         """log Z, and the messages that the gradients need."""
-        results: tuple[Tensor, ...] = self.kernels.meet_in_the_middle(*self._potentials, self.keep)
+        results: tuple[Tensor, ...] = self.inside.meet_in_the_middle(*self._potentials, self.keep)
         return results
 
     @property
@@ -55,7 +54,7 @@ class GpuPasses:
         if not self.emissions.numel():
             return torch.zeros_like(self.emissions), torch.zeros_like(self.transitions)
         scales = weights.detach().to(self.emissions.dtype).contiguous()
-        kernel: Callable[..., tuple[Tensor, Tensor]] = self.kernels.gradients
+        kernel: Callable[..., tuple[Tensor, Tensor]] = self.outside.gradients
         nodes, pairs = kernel(*self._potentials, *self._halves[1:], scales)
         return nodes, pairs.sum(0, keepdim=True) if self.shared else pairs
 
@@ -64,12 +63,7 @@ class GpuPasses:
         transitions = self.transitions
         if not self.shared:
             transitions = transitions.expand(len(self.emissions), *transitions.shape[1:])
-        return tangents_by(
-            lambda e, t: reference_log_partition(e, t, self.lengths),
-            weights,
-            (self.emissions, transitions),
-            directions,
-        )
+        return reference_tangents(self.emissions, transitions, self.lengths, weights, directions)
 
     def best(self) -> Tensor:
         """The labels [b n] with the highest score (Viterbi); 0 beyond the lengths."""

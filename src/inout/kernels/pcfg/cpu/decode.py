@@ -13,14 +13,45 @@ best score is found again by looking for that very number.
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.math.cpu.draws import add_up_logs, draw, next_uniform, stream
 from inout.kernels.pcfg.cpu.logspace import symbols_of
 
 NONE = -1
+
+
+Array = NDArray[Any]
+
+
+class Chart(NamedTuple):
+    """Potentials of one element, and the best scores of symbols over spans.
+
+    starts[i, A, j] and ends[j, i, A] are the same, for nonterminals over two words or more; -inf
+    elsewhere, and there are more places than needed so that 4 splits can be done at a time.
+    """
+
+    rules: Array  # [nt s s]
+    words: Array  # [n pt]
+    starts: Array  # [n size n+4]
+    ends: Array  # [n n+4 size]
+
+
+class Room(NamedTuple):
+    """Scratch memory of `best_scores`; what is not written in it there is -inf."""
+
+    both: Array  # rules as `cut_rules` has them
+    beside: Array
+    words: Array
+    met: Array  # words met through the rules beside them
+    pairs: Array
+    totals: Array
+    starts: Array  # of the chart
+    ends: Array
 
 
 @inner
@@ -92,7 +123,7 @@ def cut_rules(rules, both, beside):
 
 @inner
 def room_for(nt, n, pt):
-    """Scratch memory of `best_scores`; what is not written in it there is -inf."""
+    """Scratch memory for elements of up to n words."""
     size, rows, even = fours(nt), fours(pt), n + n % 2
     words = np.empty((even, rows))
     words[:] = -np.inf
@@ -102,16 +133,12 @@ def room_for(nt, n, pt):
     met = np.empty((2 * size + rows, even, size))
     pairs, totals = np.empty((even, size * size)), np.empty((even, size))
     starts, ends = np.empty((n, size, n + 4)), np.empty((n, n + 4, size))
-    return both, beside, words, met, pairs, totals, starts, ends
+    return Room(both, beside, words, met, pairs, totals, starts, ends)
 
 
 @inner
 def best_scores(rules, given_words, length, new_rules, scratch):
-    """(starts [n size n+4], ends [n n+4 size]), the best scores of symbols over spans.
-
-    starts[i, A, j] and ends[j, i, A] are the same, for nonterminals over two words or more; -inf
-    elsewhere, and there are more places than needed so that 4 splits can be done at a time.
-    """
+    """The chart of one element, in the scratch memory; `new_rules`: not those of the last call."""
     both, beside, words, met, pairs, totals, starts, ends = scratch
     size = both.shape[1]
     if new_rules:
@@ -148,7 +175,7 @@ def best_scores(rules, given_words, length, new_rules, scratch):
             for a in range(size):
                 starts[i, a, i + width - 1] = totals[i, a]
                 ends[i + width - 1, i, a] = totals[i, a]
-    return starts, ends
+    return Chart(rules, given_words, starts, ends)
 
 
 @inner
@@ -187,15 +214,12 @@ def viterbi(root, rules, words, lengths, lo, hi, events, scores):
     stack = np.empty((n + 1, 3), np.int64)
     for b in range(lo, hi):
         own = rules[b if rules.shape[0] > 1 else 0]
-        starts, ends = best_scores(
-            own, words[b], lengths[b], b == lo or rules.shape[0] > 1, scratch
-        )
-        chart = own, words[b], starts, ends
+        chart = best_scores(own, words[b], lengths[b], b == lo or rules.shape[0] > 1, scratch)
         events[b] = -1
         scores[b] = -np.inf
         last = lengths[b] - 1
         for a in range(nt):
-            score = root[b, a] + starts[0, a, last]
+            score = root[b, a] + chart.starts[0, a, last]
             if score > scores[b]:
                 scores[b], stack[0, 2] = score, a
         stack[0, 0], stack[0, 1] = 0, last

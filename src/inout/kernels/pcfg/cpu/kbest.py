@@ -6,10 +6,7 @@ is (k * s + B) * s + C, for the split k and the symbols of the children.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.math.cpu.heap import (  # fmt: skip
@@ -38,15 +35,6 @@ from inout.kernels.pcfg.cpu.logspace import symbols_of
 # Typed: for plain numbers as arguments numba would compile versions of their own.
 LEFT, RIGHT = np.int64(0), np.int64(1)
 ZERO = np.int64(0)
-
-
-class Chart(NamedTuple):
-    """Potentials of one element, and its best scores as `best_scores` gives them."""
-
-    rules: NDArray[np.float64]
-    words: NDArray[np.float64]
-    starts: NDArray[np.float64]
-    ends: NDArray[np.float64]
 
 
 @inner
@@ -206,16 +194,13 @@ def kbest(root, rules, words, lengths, lo, hi, limit, events, scores):
     heads, tops = np.zeros(nt, np.int64), np.empty(nt)
     for b in range(lo, hi):
         own = rules[b if rules.shape[0] > 1 else 0]
-        starts, ends = best_scores(
-            own, words[b], lengths[b], b == lo or rules.shape[0] > 1, scratch
-        )
-        chart = Chart(own, words[b], starts, ends)
+        chart = best_scores(own, words[b], lengths[b], b == lo or rules.shape[0] > 1, scratch)
         nodes = empty_nodes(4 * n + 4)
         used = np.int64(1)  # of plain 1 numba would compile versions of its own
         items[:] = 0
         last = lengths[b] - 1
         for a in range(nt):
-            heads[a], tops[a] = 0, root[b, a] + starts[0, a, last]
+            heads[a], tops[a] = 0, root[b, a] + chart.starts[0, a, last]
         for rank in range(limit):
             best = 0
             for a in range(nt):

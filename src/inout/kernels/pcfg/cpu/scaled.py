@@ -318,8 +318,7 @@ def outside(arrays, lo, hi, root_gradient, gradients, slot):
     tops, factors, logs = np.empty((n, nt), kind), np.empty(n, kind), np.empty(n)
     pairs, grad_pairs = np.empty((n, nt * nt), kind), np.empty((n, nt * nt), kind)
     for b in range(lo, hi):
-        own = b if arrays.both.shape[0] > 1 else 0
-        target = b if arrays.both.shape[0] > 1 else slot
+        own, target = (b, b) if arrays.both.shape[0] > 1 else (0, slot)
         element, length = element_of(arrays, b), arrays.lengths[b]
         grads = room_for(gradients, b, slot, b)
         if length > 1:

@@ -196,8 +196,7 @@ def outside(
     grad_pairs, d_grad_pairs = np.empty((n, nt * nt), kind), np.empty((n, nt * nt), kind)
     part, factors, logs = np.empty((n, nt * nt), kind), np.empty(n, kind), np.empty(n)
     for b in range(lo, hi):
-        own = b if arrays.both.shape[0] > 1 else 0
-        target = b if arrays.both.shape[0] > 1 else slot
+        own, target = (b, b) if arrays.both.shape[0] > 1 else (0, slot)
         element, d_element = element_of(arrays, b), element_of(direction, b)
         length = arrays.lengths[b]
         grads = room_for(gradients, b, slot, slot)
