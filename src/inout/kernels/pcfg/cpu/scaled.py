@@ -74,7 +74,7 @@ class Product(NamedTuple):
 
     matrices: Array
     place: np.int64
-    first: np.int64
+    first: np.uintp  # unsigned: of a number that may be negative loops are not vectorised
     vector: Array
 
 
@@ -96,8 +96,8 @@ def element_of(arrays, b):
 def beside_word(element, i, j, k):
     """The product for the split of i..j after k = i, or after k = j - 1."""
     if i + 1 == j:
-        return Product(element.lefts, i, np.int64(element.betas.shape[2]), element.words[j])
-    first = np.int64(0)  # of a plain 0 numba would make another type
+        return Product(element.lefts, i, np.uintp(element.betas.shape[2]), element.words[j])
+    first = np.uintp(0)
     if k == i:
         return Product(element.lefts, i, first, element.betas[i + 1, j])
     return Product(element.rights, j, first, element.betas[i, j - 1])
@@ -117,7 +117,7 @@ def add_product(matrices, place, first, vector, factor, total):
     for a in range(total.shape[0]):
         entry = factor * 0
         for c in range(vector.shape[0]):
-            entry += matrices[a, place, first + c] * vector[c]
+            entry += matrices[a, place, first + np.uintp(c)] * vector[c]
         total[a] += factor * entry
 
 
@@ -244,8 +244,8 @@ def back_through(product, factor, gradient, grad):
     for a in range(gradient.shape[0]):
         weight = factor * gradient[a]
         for c in range(vector.shape[0]):
-            grad.matrices[a, place, first + c] += weight * vector[c]
-            grad.vector[c] += weight * matrices[a, place, first + c]
+            grad.matrices[a, place, first + np.uintp(c)] += weight * vector[c]
+            grad.vector[c] += weight * matrices[a, place, first + np.uintp(c)]
 
 
 @inner(fastmath=FAST)
