@@ -14,9 +14,19 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from threading import get_ident
+from time import perf_counter
 from typing import Any
 
 import torch
+
+# Where another process holds a core, the caller waits for a thread that does not run, for much
+# longer than the work takes. Work of less than some ten milliseconds then stays on one thread for a
+# while; longer work gains more from a second thread than it may lose.
+SHORT = 20_000_000  # elementary operations
+PAUSE = 0.5  # seconds
+PATIENCE = 0.5e-3  # seconds, besides twice the time of the caller's own part
+_alone_until = 0.0
 
 _TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -61,8 +71,10 @@ def over_batch(part: Callable[[int, int], None], size: int, work: int) -> None:
     """
     if size == 0:
         return
+    global _alone_until
     threads = min(torch.get_num_threads(), size, 1 + work // 50_000)
-    if threads <= 1:
+    start = perf_counter()
+    if threads <= 1 or (work < SHORT and start < _alone_until):
         part(0, size)
         return
     bounds = [size * k // threads for k in range(threads + 1)]
@@ -75,16 +87,23 @@ def over_batch(part: Callable[[int, int], None], size: int, work: int) -> None:
             other.result()
         return
     failures: list[BaseException] = []
+    caller, done = get_ident(), start
     ranges = pairwise(bounds)
 
     def task(_: int | None) -> None:
+        nonlocal done
         for lo, hi in ranges:  # one, or more if OpenMP gives fewer threads than were asked for
             try:
                 part(lo, hi)
             except BaseException as error:  # noqa: BLE001  # raised below, in the caller's thread
                 failures.append(error)
+        if get_ident() == caller:
+            done = perf_counter()
 
     openmp.GOMP_parallel(_TASK(task), None, threads, 0)
+    end = perf_counter()
+    if end - done > 2 * (done - start) + PATIENCE:
+        _alone_until = end + PAUSE
     if failures:
         raise failures[0]
 

@@ -151,7 +151,7 @@ def _latent(method: str) -> None:
     trees = list(parse_trees("(TOP (S (NP (PRP she)) (VP (VBD ran) (ADVP (RB far)))))\n" * 3))
     options: dict[str, Any] = {"generator": torch.Generator().manual_seed(0), "method": method}
     if method == "em":
-        options["max_iterations"] = 1
+        options["iterations"] = 1
     parser = LatentParser(fit_latent_grammar(trees, 2, **options))
     ways: tuple[Method, ...] = ("max_rule", "min_risk", "goodman")
     for way in ways:
