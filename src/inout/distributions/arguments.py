@@ -14,6 +14,9 @@ from inout._core.errors import ArgumentError
 Lengths = Int[Tensor, "*b"] | Sequence[Any] | int  # a number of positions for each element
 
 
+_FEW = 1_000_000  # numbers: half a millisecond
+
+
 def broadcasts(shape: torch.Size, wanted: Sequence[int]) -> bool:
     """Whether a tensor of `shape` can be expanded to the shape `wanted`."""
     own = [1] * (len(wanted) - len(shape)) + list(shape)
@@ -47,7 +50,7 @@ def refuse_bad_values(name: str, potential: Tensor, used: Tensor | None = None) 
     """Raise unless all values (those in the mask `used`, if given) are floats below +inf."""
     refuse_non_floats(name, potential)
     # One pass without memory of its own when all is well: the largest value is NaN if any is.
-    if potential.numel() == 0 or bool(potential.detach().amax() < torch.inf):
+    if potential.numel() == 0 or _largest(potential) < torch.inf:
         return
     bad = torch.isnan(potential) | (potential == torch.inf)
     if used is not None:
@@ -117,3 +120,14 @@ def of_one_dtype(potentials: dict[str, Tensor]) -> dict[str, Tensor]:
     for potential in potentials.values():
         dtype = torch.promote_types(dtype, potential.dtype)
     return {name: potential.to(dtype) for name, potential in potentials.items()}
+
+
+def _largest(potential: Tensor) -> float:
+    """The largest of its numbers, nan if any is nan.
+
+    Where there are few, by numpy: torch would wake a thread, and wait for it if the core is busy.
+    """
+    values = potential.detach()
+    if values.is_cpu and values.numel() < _FEW and values.dtype in (torch.float32, torch.float64):
+        return float(values.numpy().max())
+    return float(values.amax())

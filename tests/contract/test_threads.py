@@ -1,0 +1,53 @@
+"""A batch shared out among threads; on one of them while the others do not come."""
+
+import time
+
+import pytest
+import torch
+
+from inout.kernels import threads
+
+
+class SlowLibrary:
+    """OpenMP whose threads come at once, or late."""
+
+    def __init__(self):
+        self.calls, self.delay = 0, 0.0
+
+    def GOMP_parallel(self, task, data, count, flags):  # noqa: N802
+        self.calls += 1
+        task(data)
+        time.sleep(self.delay)
+
+
+@pytest.fixture
+def library(monkeypatch):
+    made = SlowLibrary()
+    monkeypatch.setattr(threads, "_alone_until", 0.0)
+    monkeypatch.setattr(threads, "_openmp", lambda: made)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    return made
+
+
+def _covered(work):
+    done = []
+    threads.over_batch(lambda low, high: done.extend(range(low, high)), 4, work)
+    return sorted(done) == [0, 1, 2, 3]
+
+
+def test_small_work_stays_on_one_thread(library):
+    assert _covered(10_000)
+    assert library.calls == 0
+
+
+def test_short_work_stays_on_one_thread_after_the_second_was_slow(library):
+    library.delay = 0.05
+    assert _covered(1_000_000)
+    assert library.calls == 1
+    assert _covered(1_000_000)
+    assert library.calls == 1
+    assert _covered(threads.SHORT)  # worth a wait
+    assert library.calls == 2
+    threads._alone_until = 0.0  # as after a while
+    assert _covered(1_000_000)
+    assert library.calls == 3
