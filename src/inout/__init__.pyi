@@ -6,13 +6,17 @@ from inout import moments as moments
 from inout import programs as programs
 from inout import semirings as semirings
 from inout._core.errors import ArgumentError as ArgumentError
+from inout._core.errors import CountOverflowError as CountOverflowError
 from inout._core.errors import CycleError as CycleError
 from inout._core.errors import FileError as FileError
 from inout._core.errors import ForestError as ForestError
+from inout._core.errors import GrammarError as GrammarError
 from inout._core.errors import GroundingError as GroundingError
 from inout._core.errors import InoutError as InoutError
 from inout._core.errors import PrecisionError as PrecisionError
 from inout._core.errors import ProgramError as ProgramError
+from inout._core.errors import TrainingError as TrainingError
+from inout._core.errors import TreeSyntaxError as TreeSyntaxError
 from inout.contexts import ContextChain as ContextChain
 from inout.contexts import ContextModel as ContextModel
 from inout.contexts import ContextSet as ContextSet

@@ -32,9 +32,9 @@ def complain(run, files):
         (("solve", "cnf.dyna", "--best", "many"), "inout: Invalid value for '--best'"),
         (("solve", "cnf.dyna", "--facts", "rule"), "--facts must look like NAME=FILE. Got 'rule'"),
         (("solve", "cnf.dyna", "--facts", "=x"), "--facts must look like NAME=FILE. Got '=x'"),
-        (("solve", "nothing.dyna"), "nothing.dyna: there is no such file"),
-        (("solve", "earli"), "no program of that name in the library; did you mean earley?"),
-        (("solve", "."), ".: this is a directory, and a file is needed"),
+        (("solve", "nothing.dyna"), "nothing.dyna: no such file"),
+        (("solve", "earli"), "no such program in the library; did you mean earley?"),
+        (("solve", "."), ".: is a directory, not a file"),
         (
             ("solve", "cnf.dyna", "--facts", "rul=rule.tsv"),
             "inout: --facts: the program has no relation 'rul'; did you mean rule?",
@@ -47,8 +47,8 @@ def complain(run, files):
             ("solve", "cnf.dyna", *SENTENCE, "--fact", "rule=S"),
             "inout: --fact: rule takes 2 or 3 values, separated by spaces. Got 1: 'S'",
         ),
-        (("solve", "cnf.dyna", "--facts", "rule=no.tsv"), "no.tsv: there is no such file"),
-        (("solve", "cnf.dyna", "--facts", "rule=."), ".: this is a directory"),
+        (("solve", "cnf.dyna", "--facts", "rule=no.tsv"), "no.tsv: no such file"),
+        (("solve", "cnf.dyna", "--facts", "rule=."), ".: is a directory"),
         (
             ("solve", "cnf.dyna", *SENTENCE, "--facts", "length=rule.tsv"),
             "rule.tsv:1:1: expected 1 value separated by tabs, and at most a weight after them",
@@ -63,11 +63,11 @@ def complain(run, files):
         ),
         (
             ("solve", "cnf.dyna", *SENTENCE, "--beam", "bta=3"),
-            "inout: --beam: no rule of the program derives 'bta'; did you mean beta?",
+            "inout: --beam: no rule of cnf.dyna derives 'bta'; did you mean beta?",
         ),
         (
             ("solve", "cnf.dyna", *SENTENCE, "--beam", "beta=0"),
-            "inout: --beam: the width must be an integer of at least 1. Got '0'",
+            "inout: --beam must have an integer of at least 1 for its width. Got '0'",
         ),
         (
             ("solve", "cnf.dyna", *SENTENCE, "--weighted", "rul"),
@@ -87,7 +87,7 @@ def complain(run, files):
         ),
         (
             ("solve", "cnf.dyna", *SENTENCE, "--html", "no/such/place.html"),
-            "no/such/place.html: there is no directory no/such to write it in",
+            "no/such/place.html: there is no directory no/such",
         ),
         (("demo", "--html", "."), ".: cannot be written, because it is a directory"),
         (("programs", "earli"), "inout: no program is called 'earli'; did you mean earley"),

@@ -79,8 +79,8 @@ def test_start_and_format_can_be_told(run, grammar):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("check", "no.cfg"), "no.cfg: there is no such file"),
-        (("check", "."), ".: this is a directory, and a file is needed"),
+        (("check", "no.cfg"), "no.cfg: no such file"),
+        (("check", "."), ".: is a directory, not a file"),
         (("check", "g.cfg", "--start", "Q"), "--start must be the left side of a rule. Got 'Q'"),
         (("check", "g.cfg", "--from", "ntlk"), "or json. Got 'ntlk'; did you mean nltk?"),
         (("check", "g.cfg", "--from", "lines"), "g.cfg:1:3: expected a left side"),
@@ -104,7 +104,7 @@ def test_wrong_arguments_get_one_message(run, grammar, arguments, message):
         (b"S -> 'a' -0.5\nS -> S S -0.5\n", "there is no start symbol: expected start=SYMBOL"),
         (b"S -> '\xff'\n", "g.cfg:1:7: the file must be UTF-8 text. Got the byte 0xff"),
         (b"S -> 'a' [0.5\n", "g.cfg:1:"),
-        (b"S -> 'a'\nS -> 'a'\n", "(--add-duplicates adds up the weights)"),
+        (b"S -> 'a'\nS -> 'a'\n", "; --add-duplicates adds up their weights"),
     ],
 )
 def test_a_file_that_is_no_grammar_is_shown_where(run, files, data, message):

@@ -36,7 +36,7 @@ def test_the_name_of_the_file_says_the_format(run, folder):
 def test_trimming_says_what_it_left_out(run, folder):
     outcome = run("convert", "g.cfg", "--trim", "--to", "lines")
     assert outcome.out == "%start S\n0.25\tS S S\n0.5\tS a\n"
-    assert outcome.err == "note: 1 of 3 rules left out\n"
+    assert outcome.err == "note: removed 1 of 3 rules\n"
 
 
 def test_normalising_keeps_the_share_of_every_tree(run, folder):
@@ -50,13 +50,13 @@ def test_normalising_keeps_the_share_of_every_tree(run, folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("g.cfg",), "inout: --to must say the format where there is no -o FILE"),
+        (("g.cfg",), "inout: --to must name the format where there is no -o FILE"),
         (("g.cfg", "-o", "x.foo"), "--to must be given for a file name without .cfg"),
         (("g.cfg", "--to", "jsn"), "Got 'jsn'; did you mean json?"),
-        (("g.cfg", "-o", "no/x.json"), "no/x.json: there is no directory no to write it in"),
+        (("g.cfg", "-o", "no/x.json"), "no/x.json: there is no directory no"),
         (("g.cfg", "-o", "."), ".: cannot be written, because it is a directory"),
         (("g.cfg", "-o", "x.json.xz"), "-o must not end in .xz"),
-        (("no.cfg", "--to", "json"), "no.cfg: there is no such file"),
+        (("no.cfg", "--to", "json"), "no.cfg: no such file"),
     ],
 )
 def test_nothing_is_written_where_something_is_wrong(run, folder, arguments, message):

@@ -37,8 +37,8 @@ def test_the_grammar_is_that_of_the_counts(run, folder):
     # Two sentences of five words, four of them a; no sentence is ambiguous.
     assert weights(folder / "t.cfg") == pytest.approx([3 / 5, 2 / 5, 4 / 5, 1 / 5])
     assert outcome.err.splitlines() == [
-        "note: 1 empty line left out",
-        "note: 1 sentence without analysis left out: c.txt:4",
+        "note: 1 empty line skipped",
+        "note: 1 sentence without analysis skipped: c.txt:4",
     ]
     final = 3 * math.log(3 / 5) + 2 * math.log(2 / 5) + 4 * math.log(4 / 5) + math.log(1 / 5)
     assert f"{final:.4f} now" in outcome.out
@@ -82,17 +82,20 @@ def test_priors_and_restarts(run, folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("g.cfg", "no.txt", "-o", "t.cfg"), "no.txt: there is no such file"),
+        (("g.cfg", "no.txt", "-o", "t.cfg"), "no.txt: no such file"),
         (("g.cfg", "c.txt"), "Missing option '--out'"),
         (("g.cfg", "c.txt", "-o", "t"), "--to must be given for a file name without"),
         (("g.cfg", "c.txt", "-o", "no/t.cfg"), "no/t.cfg: there is no directory no"),
-        (("g.cfg", "e.txt", "-o", "t.cfg"), "the corpus must have at least one sentence. Got none"),
+        (("g.cfg", "e.txt", "-o", "t.cfg"), "CORPUS must have at least one sentence. Got none"),
         (("g.cfg", "c.txt", "-o", "t.cfg", "--frequencies"), "c.txt:1:1: expected a number"),
         (("g.cfg", "p.txt", "-o", "t.cfg", "--brackets"), "p.txt:1:1: 1 bracket is not closed"),
         (("g.cfg", "c.txt", "-o", "t.cfg", "--resume"), "there is no checkpoint to resume"),
         (("g.cfg", "c.txt", "-o", "t.cfg", "--prior", "-1"), "--prior must be at least 0"),
         (("g.cfg", "c.txt", "-o", "t.cfg", "--alpha", "0"), "--alpha must be above 0"),
-        (("g.cfg", "c.txt", "-o", "t.cfg", "--prior", "1", "--alpha", "2"), "both give a prior"),
+        (
+            ("g.cfg", "c.txt", "-o", "t.cfg", "--prior", "1", "--alpha", "2"),
+            "--prior or --alpha, not both",
+        ),
         (("g.cfg", "c.txt", "-o", "t.cfg", "--iterations", "-1"), "--iterations must be at least"),
         (("g.cfg", "z.txt", "-o", "t.cfg"), "no sentence of the corpus has an analysis"),
         (("g.cfg", "u.txt", "-o", "t.cfg"), "u.txt:1:1: the file must be UTF-8 text"),
@@ -113,7 +116,7 @@ def test_long_sentences_are_left_out_and_named(run, folder):
     (folder / "l.txt").write_text("a b\n" + "a " * 10_000 + "\n", encoding="utf-8")
     outcome = run("em", "g.cfg", "l.txt", "-o", "t.cfg")
     assert outcome.code == 0
-    assert "note: 1 sentence of more than 300 words left out: l.txt:2\n" in outcome.err
+    assert "note: 1 sentence of more than 300 words skipped: l.txt:2\n" in outcome.err
 
 
 def test_a_chart_beyond_the_memory_is_refused(run, folder):
@@ -154,7 +157,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_grammar(run, folder):
     assert not (folder / "t.json").exists()
     outcome = run("em", "g.cfg", "c.txt", "-o", "t.json", *OPTIONS)
     assert (outcome.code, outcome.out) == (2, "")
-    assert "--resume goes on with it, and deleting it starts anew" in outcome.err
+    assert "--resume continues from it, deleting it starts afresh" in outcome.err
     other = run("em", "g.cfg", "c.txt", "-o", "t.json", *OPTIONS, "--prior", "1", "--resume")
     assert other.code == 2
     assert "must be of the same run" in other.err
@@ -187,7 +190,7 @@ def test_the_grammar_that_could_not_be_written_is_not_lost(run, folder, monkeypa
     from inout.cli.grammars import em as work
 
     def full(path, text):
-        raise FileError(f"{path}: No space left on device")
+        raise FileError("No space left on device", file=path)
 
     with monkeypatch.context() as patched:
         patched.setattr(work, "write_text", full)

@@ -109,7 +109,7 @@ def test_markovisation_and_classes_have_options(run, folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("no.mrg",), "no.mrg: there is no such file"),
+        (("no.mrg",), "no.mrg: no such file"),
         (
             ("gold.mrg", "--horizontal", "-1"),
             "--horizontal must be an integer of at least 0, or all",

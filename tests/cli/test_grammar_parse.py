@@ -164,13 +164,16 @@ def test_markovisation_is_undone(run, folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("g.cfg", "no.txt"), "no.txt: there is no such file"),
-        (("g.cfg", "a a"), "a a: there is no such file; a sentence is given by --sentence"),
-        (("g.cfg", "."), ".: this is a directory, and a file is needed"),
-        (("no.cfg", "sentences.txt"), "no.cfg: there is no such file"),
-        (("-", "-"), "inout: only one thing can come from standard input"),
-        (("-",), "inout: only one thing can come from standard input"),
-        (("g.cfg", "sentences.txt", "--sentence", "a"), "--sentence and files both give sentences"),
+        (("g.cfg", "no.txt"), "no.txt: no such file"),
+        (("g.cfg", "a a"), "a a: no such file; --sentence takes a sentence"),
+        (("g.cfg", "."), ".: is a directory, not a file"),
+        (("no.cfg", "sentences.txt"), "no.cfg: no such file"),
+        (("-", "-"), "inout: only one input can be standard input"),
+        (("-",), "inout: only one input can be standard input"),
+        (
+            ("g.cfg", "sentences.txt", "--sentence", "a"),
+            "give sentences by --sentence or in files, not both",
+        ),
         (("g.cfg", "sentences.txt", "--k", "0"), "--k must be at least 1. Got 0"),
         (("g.cfg", "sentences.txt", "--samples", "-1"), "--samples must be at least 0. Got -1"),
         (("g.cfg", "sentences.txt", "--max-words", "0"), "--max-words must be at least 1"),
@@ -205,9 +208,9 @@ def test_surprisals_as_a_table(run, folder):
     outcome = run("surprisal", "g.cfg", "sentences.txt")
     assert outcome.code == 0
     assert "no sentence of the grammar begins with these 2 words" in outcome.out
-    assert "left out: no words" in outcome.out
+    assert "skipped: no words" in outcome.out
     assert "perplexity" in outcome.out
-    assert outcome.err == "note: 2 of 4 sentences left out of the total\n"
+    assert outcome.err == "note: 2 of 4 sentences not in the total\n"
 
 
 def test_surprisals_of_what_cannot_come_are_infinite(run, folder):

@@ -39,7 +39,7 @@ def test_all_shapes_show_the_same_samples(run, folder):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("S -> S S [0.6] | 'a' [0.4]", "spectral radius of 1.2, above 1; --normalise makes"),
+        ("S -> S S [0.6] | 'a' [0.4]", "spectral radius of 1.2, above 1; --normalise turns"),
         ("S -> 'a' [2]", "must sum to 1 to draw from them"),
         ("S -> 'a' [0.5] | X [0.5]", "must have a finite tree. Got none for X; --normalise"),
         ("S -> S S [0.5] | 'a' [0.5]", "the expected number of rules in a tree must be finite"),

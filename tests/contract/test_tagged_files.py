@@ -117,7 +117,7 @@ def test_files_that_cannot_be_read(tmp_path):
         path.write_bytes(content)
         with pytest.raises(FileError, match=message):
             list(read_tagged(path))
-    with pytest.raises(FileError, match="there is no such file"):
+    with pytest.raises(FileError, match="no such file"):
         list(read_tagged(tmp_path / "none.tsv"))
     with pytest.raises(FileError, match="this is a directory"):
         list(read_tagged(tmp_path))

@@ -185,7 +185,7 @@ def test_foreign_files(tmp_path: Path):
     for text in ("3", "[]", "{", "{}", "[" * 100_000):
         path.write_bytes(save({"x": np.zeros(2)}, {"inout-latent": text}))
         assert "damaged" in complaint(path)
-    assert complaint(tmp_path / "nothing") == "there is no such file"
+    assert complaint(tmp_path / "nothing") == "no such file"
     assert "directory" in complaint(tmp_path)
     assert not is_latent_grammar(tmp_path / "nothing")
     assert not is_latent_grammar(tmp_path)

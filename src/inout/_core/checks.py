@@ -2,46 +2,69 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from inout._core.errors import ArgumentError
+from inout._core.lazy import LazyModule
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = LazyModule("torch")
+
+
+def is_tensor(value: object) -> TypeGuard[torch.Tensor]:
+    """Whether a value is a tensor. Where torch was never imported none is, and it stays so."""
+    return "torch" in sys.modules and isinstance(value, torch.Tensor)
+
+
+def checked_log_weights(name: str, values: object, size: int) -> NDArray[np.float64]:
+    """`values` as an array [size] without NaN or +inf; None means log-weight 0 each."""
+    if values is None:
+        return np.zeros(size)
+    try:
+        array: NDArray[np.float64] = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"must be numbers. Got {values!r:.80}", argument=name) from error
+    _refuse(name, array.shape, np.isnan(array) | (array == np.inf), array, size)
+    return array
 
 
 def as_log_weights(
-    name: str, values: Tensor | np.ndarray | Sequence[float] | None, size: int
-) -> Tensor:
+    name: str, values: torch.Tensor | NDArray[np.float64] | Sequence[float] | None, size: int
+) -> torch.Tensor:
     """`values` as a float tensor [size] without NaN or +inf; None means log-weight 0 each.
 
     Tensors keep their dtype, device and graph; half precision is computed in float32.
     """
-    if values is None:
-        return torch.zeros(size, dtype=torch.float64)
-    if not isinstance(values, Tensor):
-        try:
-            values = torch.as_tensor(np.asarray(values, dtype=np.float64))
-        except (TypeError, ValueError) as error:
-            raise ArgumentError(f"{name} must be numbers. Got {values!r:.80}") from error
-    if values.shape != (size,):
-        raise ArgumentError(f"{name} must have shape [{size}]. Got {list(values.shape)}")
+    if not is_tensor(values):
+        return torch.as_tensor(checked_log_weights(name, values, size))
     if values.dtype in (torch.float16, torch.bfloat16):
         values = values.float()
     if not values.is_floating_point():
-        raise ArgumentError(f"{name} must be a float tensor. Got {values.dtype}")
-    bad = torch.isnan(values) | (values == torch.inf)
-    if bool(bad.any()):
-        place = int(bad.nonzero()[0, 0])
-        raise ArgumentError(
-            f"{name} must be finite or -inf. Got {values[place].item()} at row {place}"
-        )
+        raise ArgumentError(f"must be a float tensor. Got {values.dtype}", argument=name)
+    _refuse(name, values.shape, torch.isnan(values) | (values == torch.inf), values, size)
     return values
+
+
+def _refuse(name: str, shape: Sequence[int], bad: Any, values: Any, size: int) -> None:
+    """Raise where the shape is not [size], or a value is bad."""
+    if tuple(shape) != (size,):
+        raise ArgumentError(f"must have shape [{size}]. Got {list(shape)}", argument=name)
+    if bool(bad.any()):
+        row = int(bad.argmax()) if isinstance(bad, np.ndarray) else int(bad.nonzero()[0, 0])
+        raise ArgumentError(
+            f"must be finite or -inf. Got {float(values[row])} at row {row}", argument=name
+        )
 
 
 def at_least(name: str, value: int, least: int) -> int:
     """`value` as an int, refused below `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ArgumentError(f"{name} must be an integer of at least {least}. Got {value!r}")
+        raise ArgumentError(f"must be an integer of at least {least}. Got {value!r}", argument=name)
     return int(value)

@@ -2,13 +2,80 @@
 
 from __future__ import annotations
 
+from enum import Enum
+from pathlib import Path
+
+# A JSON file or a tree may be one line of megabytes: this much is shown on either side of a caret.
+_BEFORE, _AFTER = 50, 50
+
+
+class Remedy(Enum):
+    """What helps against an error, in the words of Python; the command has words of its own."""
+
+    ADD_DUPLICATES = 'duplicates="add" adds up their weights'
+    DIAGNOSE = "inout.grammars.diagnose shows why"
+    FEWER_DERIVATIONS = "ask for fewer, or raise max_edges"
+    LARGER_MAX_EDGES = "raise max_edges, or make the problem smaller"
+    LARGER_MAX_ROUNDS = "raise max_rounds if it should"
+    NORMALISE = "grammar.normalised() turns weights into probabilities"
+    READ_COLUMNS = "form='conll' reads words in columns"
+    RESUME = "resume=True continues from it, deleting it starts afresh"
+
 
 class InoutError(Exception):
-    """Root of all errors that inout raises on purpose."""
+    """Root of all errors that inout raises on purpose.
+
+    `message` says what is wrong, and these say where, each None where it does not apply:
+    `argument`, the name of the argument; `file`, `line` and `column`, counted from 1; `remedy`
+    is what helps. The text of the error is all of them together.
+
+    >>> print(InoutError("must be at least 1. Got 0", argument="k"))
+    k must be at least 1. Got 0
+    >>> print(InoutError("no such file", file="english.cfg"))
+    english.cfg: no such file
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        argument: str | None = None,
+        file: str | Path | None = None,
+        line: int | None = None,
+        column: int | None = None,
+        remedy: Remedy | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.argument = argument
+        self.file = None if file is None else str(file)
+        self.line = line
+        self.column = column
+        self.remedy = remedy
+
+    @property
+    def place(self) -> str | None:
+        """FILE:LINE:COLUMN, as far as they are known."""
+        parts = (self.file, self.line, self.column)
+        return ":".join(str(part) for part in parts if part is not None) or None
+
+    def text(self, argument: str | None, remedy: str | None) -> str:
+        """The whole text, with these names for the argument and the remedy."""
+        place = "" if self.place is None else f"{self.place}: "
+        name = "" if argument is None else f"{argument} "
+        helps = "" if remedy is None else f"; {remedy}"
+        return f"{place}{name}{self.message}{helps}"
+
+    def __str__(self) -> str:
+        return self.text(self.argument, None if self.remedy is None else self.remedy.value)
 
 
 class ArgumentError(InoutError, ValueError):
     """An argument has the wrong shape, type or value."""
+
+
+class ChartTooLargeError(ArgumentError):
+    """A sentence has more ways to be built than fit in memory."""
 
 
 class ForestError(InoutError, ValueError):
@@ -24,18 +91,6 @@ class CycleError(ForestError):
         super().__init__(f"the items form a cycle, so there is no order to compute them in: {path}")
 
 
-class ProgramError(InoutError, ValueError):
-    """A deduction program is wrong at one place; the message shows the line with a caret."""
-
-    def __init__(self, message: str, text: str, line: int, column: int, source: str) -> None:
-        self.message, self.line, self.column, self.source = message, line, column, source
-        lines = text.splitlines()
-        code = lines[line - 1] if 0 < line <= len(lines) else ""
-        # Tabs must survive in the pointer line, or the caret lands elsewhere on screen.
-        pointer = "".join("\t" if c == "\t" else " " for c in code[: column - 1]) + "^"
-        super().__init__(f"{source}:{line}:{column}: {message}\n  {code}\n  {pointer}")
-
-
 class GroundingError(InoutError):
     """A program cannot be grounded on these facts (too large, endless, wrong types)."""
 
@@ -44,9 +99,66 @@ class FileError(InoutError):
     """A file cannot be read or written; the message says which, where and why."""
 
 
+class AmbiguousFactsError(FileError):
+    """The rows of a file could be read with weights or without."""
+
+
+class TextError(InoutError, ValueError):
+    """A text is wrong at one place; `excerpt` is the line there, with a caret below it.
+
+    `source` is the name that the text is called by: that of its file, if it is from one.
+    """
+
+    def __init__(self, message: str, code: str, line: int, column: int, source: str) -> None:
+        super().__init__(message, file=source, line=line, column=column)
+        self.excerpt = _excerpt(code.rstrip("\r\n"), column)
+
+    @property
+    def source(self) -> str:
+        """The name of the text."""
+        return self.file or ""
+
+    def text(self, argument: str | None, remedy: str | None) -> str:
+        """The whole text, with the excerpt below it."""
+        return f"{super().text(argument, remedy)}\n{self.excerpt}"
+
+
+class ProgramError(TextError):
+    """A deduction program, whose whole text is given, is wrong at one place."""
+
+    def __init__(self, message: str, text: str, line: int, column: int, source: str) -> None:
+        lines = text.splitlines()
+        code = lines[line - 1] if 0 < line <= len(lines) else ""
+        super().__init__(message, code, line, column, source)
+
+
+class GrammarError(TextError, FileError):
+    """The text of a grammar is wrong at one place."""
+
+
+class TreeSyntaxError(TextError, FileError):
+    """Bracketed text is wrong at one place."""
+
+
 class CountOverflowError(InoutError, OverflowError):
     """A count left the range of int64; exact counting in Python integers has no such bound."""
 
 
 class PrecisionError(InoutError, ArithmeticError):
     """The answer would have fewer correct digits than were asked for; the message says why."""
+
+
+class TrainingError(InoutError):
+    """Training cannot go on: the objective fell, an analysis was lost, or weights overflowed."""
+
+
+def _excerpt(code: str, column: int) -> str:
+    """The neighbourhood of a column in a line of code, with a caret below it."""
+    start, end = max(0, column - 1 - _BEFORE), column - 1 + _AFTER
+    if len(code) <= _BEFORE + _AFTER:
+        start, end = 0, len(code)
+    left, right = "…" * (start > 0), "…" * (end < len(code))
+    before = left + code[start : column - 1]
+    # Tabs must survive in the pointer line, or the caret lands elsewhere on screen.
+    pointer = "".join("\t" if character == "\t" else " " for character in before)
+    return f"  {left}{code[start:end]}{right}\n  {pointer}^"

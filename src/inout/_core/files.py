@@ -29,15 +29,15 @@ def unreadable() -> tuple[type[Exception], ...]:
 def reason(error: Exception) -> str:
     """What the trouble with a file is, in words."""
     if isinstance(error, FileNotFoundError):
-        return "there is no such file"
+        return "no such file"
     if isinstance(error, IsADirectoryError):
-        return "this is a directory, and a file is needed"
+        return "is a directory, not a file"
     if isinstance(error, PermissionError):
         return "permission denied"
     if isinstance(error, EOFError):
         return "the compressed file ends too early"
     if isinstance(error, _compression_errors()):
-        return f"the file is not compressed as its name says ({error})"
+        return f"not compressed as its name says ({error})"
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 

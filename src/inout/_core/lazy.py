@@ -1,13 +1,19 @@
-"""`lazy_property`: made once, without a lock; `LazySequence`: its elements are made on demand."""
+"""What is made or imported when it is first used, and not before."""
 
 from __future__ import annotations
 
+import re
+import sys
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
 
 Value = TypeVar("Value")
 Element = TypeVar("Element", covariant=True)
+
+_EXPORT = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
 
 
 class lazy_property(Generic[Value]):
@@ -54,3 +60,42 @@ class LazySequence(Sequence[Element]):
         if not -len(self) <= index < len(self):
             raise IndexError(f"element {index} of {len(self)}")
         return self._made(index % len(self))
+
+
+class LazyModule:
+    """A module that is imported when one of its attributes is first used.
+
+    Unlike with `importlib.util.LazyLoader`, nobody finds it in `sys.modules` before that.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(import_module(self._name), attribute)
+
+
+def lazy_package(
+    name: str, file: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """`__getattr__`, `__dir__` and `__all__` of a package that imports its names on first use.
+
+    The names stand in one place, the stub `__init__.pyi` beside `file`, the package's
+    `__init__.py`: a line `from MODULE import NAME as NAME` each. Type checkers read it too.
+    """
+    stub = Path(file).with_suffix(".pyi").read_text(encoding="utf-8")
+    homes = {attribute: home for home, attribute in _EXPORT.findall(stub)}
+    namespace = vars(sys.modules[name])
+
+    def get(attribute: str) -> Any:
+        home = homes.get(attribute)
+        if home is None:
+            raise AttributeError(f"module {name!r} has no attribute {attribute!r}")
+        if home == name:
+            value: Any = import_module(f"{name}.{attribute}")
+        else:
+            value = getattr(import_module(home), attribute)
+        namespace[attribute] = value
+        return value
+
+    return get, lambda: sorted({*namespace, *homes}), sorted(homes)

@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from inout._core.errors import FileError, InoutError, ProgramError
+from inout._core.errors import InoutError
+from inout.cli import messages
 from inout.cli.commands import (
     check,
     context,
@@ -26,30 +27,17 @@ from inout.cli.commands import (
     surprisal,
     warmup,
 )
-from inout.cli.commands.options import EQUATIONS, FLAG, GRAMMARS, SEQUENCES
+from inout.cli.commands.options import EQUATIONS, GRAMMARS, SEQUENCES
 from inout.cli.progress import announcing
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
-# Arguments that messages of the library name, as the command calls them.
-_OPTIONS = {
-    "max_edges": "--max-edges",
-    "max_rounds": "--max-rounds",
-    'duplicates="add"': "--add-duplicates",
-    "resume=True": "--resume",
-    "max_iterations": "--iterations",
-    "checkpoint must be": "--checkpoint must be",
-    "form='conll'": "--from conll",
-    "`inout.grammars.diagnose`": "`inout check`",
-}
-
 app = typer.Typer(
     name="inout",
-    help="Exact inference in structured models. Give a grammar and sentences, and get trees, their "
-    "probabilities, surprisals, a grammar trained by inside-outside; or write an inside algorithm "
-    "as equations, give it facts with weights, and get log Z, the best derivations and expected "
-    "counts.",
+    help="Exact inference in structured models. From a grammar and sentences: trees and their "
+    "probabilities, surprisals, grammars trained by inside-outside. From an inside algorithm "
+    "written as equations and weighted facts: log Z, best derivations, expected counts.",
     epilog="""[bold]Examples[/bold]
 
   inout demo
@@ -85,8 +73,8 @@ app.command(epilog=programs.EXAMPLES, rich_help_panel=EQUATIONS)(programs.progra
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with these arguments (None: those of the process); returns its exit code.
 
-    0 if all went well, 1 if `check` found something wrong, 2 if something given was wrong, which
-    one message on stderr tells, 130 after Ctrl-C.
+    0 on success, 1 if `check` found a problem, 2 after bad input, with one message on stderr, 130
+    after Ctrl-C.
     """
     for stream in (sys.stdout, sys.stderr):
         # A character that the terminal cannot show must not end the program.
@@ -99,10 +87,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except InoutError as error:
-        return _complain(_message(error))
+        return _complain(messages.message(error))
     except MemoryError:
-        smaller = "a smaller --latent, --size, --max-words or --max-edges needs less"
-        return _complain(f"inout: out of memory; {smaller}")
+        return _complain(messages.from_command(messages.OUT_OF_MEMORY))
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except (BrokenPipeError, SystemExit) as error:
@@ -114,29 +101,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         # Files are read and written with errors of our own, so this is what stdout said.
         _close_output()
-        return _complain(f"inout: standard output: {error.strerror or error}")
+        return _complain(messages.from_command(f"standard output: {error.strerror or error}"))
     except Exception as error:
         # Which class a wrong option raises depends on the version of typer; all have this method.
         if not hasattr(error, "format_message"):
             raise
         message = error.format_message()
         # Without arguments typer shows the help and then an error that says nothing.
-        return _complain(f"inout: {message}") if message else 0
+        return _complain(messages.from_command(message)) if message else 0
 
 
 def _close_output() -> None:
     """Drop what is still to be written: Python would try, and complain, once more at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _message(error: InoutError) -> str:
-    """The error in the command's words; those about a place in a file begin with the place."""
-    text = str(error)
-    for argument, option in _OPTIONS.items():
-        text = text.replace(argument, option)
-    if isinstance(error, FileError | ProgramError):
-        return text
-    return f"inout: {text}"
 
 
 def _complain(message: str) -> int:
@@ -162,10 +139,10 @@ def _inout(
         bool,
         typer.Option(
             "--version",
-            metavar=FLAG,
+            metavar=" ",
             callback=_show_version,
             is_eager=True,
-            help="Show the version.",
+            help="Print the version.",
         ),
     ] = False,
 ) -> None:

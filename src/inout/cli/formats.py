@@ -1,15 +1,12 @@
-"""Numbers and values as a person reads them."""
+"""Numbers as a person reads them, and as JSON can hold them."""
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Hashable
+import sys
 
-from inout.forest.labels import format_value
-
-_PLAIN = re.compile(r"[^\s\"]+")
-_INTEGER = re.compile(r"-?[0-9]+")
+# Larger integers would silently lose digits in readers of JSON that know only float64.
+_LARGEST_NUMBER = 2**53
 
 
 def whole(number: int) -> str:
@@ -55,16 +52,25 @@ def probability(log_probability: float) -> str:
     return f"{value:.4g}" if 1e-4 <= value < 0.1 else f"{value:.3e}"
 
 
-def value(constant: Hashable) -> str:
-    """A value of a fact; a string that could be taken for something else stands in quotes.
+def number(value: float | None) -> float | str | None:
+    """A float as JSON can hold it.
 
-    >>> value("NP"), value(3), value("3"), value("a b")
-    ('NP', '3', '"3"', '"a b"')
+    >>> number(0.5), number(float("-inf"))
+    (0.5, '-inf')
     """
-    plain = isinstance(constant, str) and _PLAIN.fullmatch(constant)
-    if plain and not _INTEGER.fullmatch(str(constant)):
-        return str(constant)
-    return format_value(constant)
+    return str(value) if value in (math.inf, -math.inf) else value
+
+
+def exact(count: int) -> int | str:
+    """An integer, as digits where a float64 could not hold it."""
+    if count <= _LARGEST_NUMBER:
+        return count
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        return str(count)
+    finally:
+        sys.set_int_max_str_digits(limit)
 
 
 def plural(number: int, noun: str) -> str:

@@ -17,6 +17,7 @@ _RULED = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
 
 FILE_WIDTH = 100
 BAR_WIDTH = 20
+MOST_LINES = 200  # of one drawing
 
 
 class Paper:
@@ -72,6 +73,14 @@ class Paper:
         for name, text in rows:
             grid.add_row(Text(name), Text(text) if isinstance(text, str) else text)
         self.console.print(Padding(grid, (0, 0, 0, indent), expand=False))
+
+    def drawing(self, text: str, rest: str) -> None:
+        """A drawing of several lines, indented; `rest` says where all of a long one can be had."""
+        lines = text.split("\n")
+        for line in lines[:MOST_LINES]:
+            self.line(f"   {line}")
+        if len(lines) > MOST_LINES:
+            self.line(f"   … {len(lines) - MOST_LINES:,} more lines; {rest}", "dim")
 
     def note_file(self, path: str) -> None:
         """Say that a file was written."""

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from inout._core.errors import ArgumentError, GroundingError
+from inout._core.errors import ArgumentError, GroundingError, Remedy
 from inout.deduction.beam import Beam
 from inout.deduction.engine import JoinTooLargeError
 from inout.deduction.evaluate import evaluate_rule
@@ -139,7 +139,8 @@ class Grounding:
                 label = self._label(newest, len(newest) - 1)
                 raise GroundingError(
                     f"still deriving new items after {self.limits.rounds:,} rounds, the newest "
-                    f"{label}; does a rule count without end? (max_rounds sets this limit)"
+                    f"{label}; does a rule count without end?",
+                    remedy=Remedy.LARGER_MAX_ROUNDS,
                 )
 
     @staticmethod
@@ -197,7 +198,8 @@ class Grounding:
         return GroundingError(
             f"grounding stopped at the limit of {self.limits.edges:,} edges: "
             f"{self.num_edges:,} so far, and the rule in line {rule.position.line} would join "
-            f"{rows:,} more rows. Give a larger max_edges, or a smaller problem"
+            f"{rows:,} more rows",
+            remedy=Remedy.LARGER_MAX_EDGES,
         )
 
     def _add_edges(

@@ -1,22 +1,6 @@
 """Weighted context-free grammars: rules, formats, diagnoses."""
 
-from inout.grammars.diagnostics import Consistency as Consistency
-from inout.grammars.diagnostics import Diagnosis as Diagnosis
-from inout.grammars.diagnostics import diagnose as diagnose
-from inout.grammars.expectations import Expectations as Expectations
-from inout.grammars.formats import GrammarError as GrammarError
-from inout.grammars.grammar import Grammar as Grammar
-from inout.grammars.grammar import Transformed as Transformed
-from inout.grammars.markovisation import Markovisation as Markovisation
-from inout.grammars.parser.analyses import Analyses as Analyses
-from inout.grammars.parser.marginals import Marginals as Marginals
-from inout.grammars.parser.parser import Parser as Parser
-from inout.grammars.parser.parses import Parse as Parse
-from inout.grammars.parser.pruning import Pruning as Pruning
-from inout.grammars.parser.sentences import Arc as Arc
-from inout.grammars.parser.sentences import Lattice as Lattice
-from inout.grammars.rule import Rule as Rule
-from inout.grammars.rule import Symbol as Symbol
-from inout.grammars.rule import Terminal as Terminal
-from inout.grammars.structure import UnaryCycle as UnaryCycle
-from inout.grammars.table import RuleTable as RuleTable
+from inout._core.lazy import lazy_package
+
+# Parsers import torch and compiled code; grammars themselves need neither.
+__getattr__, __dir__, __all__ = lazy_package(__name__, __file__)

@@ -3,41 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from inout.grammars.rule import Rule, Symbol, Terminal
 from inout.grammars.table import RuleTable
-
-if TYPE_CHECKING:
-    from nltk.tree import Tree
+from inout.grammars.tree import PlainTree, Tree
 
 
-def tree_of(table: RuleTable, rules: Sequence[int], words: Sequence[str]) -> Tree:
+def tree_of(table: RuleTable, rules: Sequence[int], words: Sequence[str]) -> PlainTree:
     """The tree of a leftmost derivation over these words; O(number of nodes).
 
     >>> from inout.grammars.rule import Rule, Symbol, Terminal
     >>> table = RuleTable.of("S", [Rule("S", ("A", Terminal("b"))), Rule("A", ())])
-    >>> print(tree_of(table, [0, 1], ["B"]))
-    (S (A ) B)
+    >>> tree_of(table, [0, 1], ["B"])
+    PlainTree('S', [PlainTree('A', []), 'B'])
     """
-    # Imported here for the sake of start-up: nltk takes a second.
-    from nltk.tree import Tree
-
     numbers, rest = iter(rules), iter(words)
-    top: list[Tree | str] = []
+    top: list[PlainTree | str] = []
     # Places still to fill: where to append, and the symbol.
-    agenda: list[tuple[list[Tree | str], int]] = [(top, 0)]
+    agenda: list[tuple[list[PlainTree | str], int]] = [(top, 0)]
     while agenda:
         siblings, symbol = agenda.pop()
         if symbol < 0:
             siblings.append(next(rest))
             continue
         rule = next(numbers)
-        node = Tree(table.nonterminals[symbol], [])
+        node = PlainTree(table.nonterminals[symbol], [])
         siblings.append(node)
         agenda.extend((node, child) for child in reversed(table.right_side(rule)))
     tree = top[0]
-    assert isinstance(tree, Tree)  # the start symbol's
+    assert isinstance(tree, PlainTree)  # the start symbol's
     return tree
 
 

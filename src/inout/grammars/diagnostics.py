@@ -7,19 +7,24 @@ weight zero as a rule; questions about numbers treat it as absent.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from torch import Tensor
 
+from inout._core.lazy import LazyModule
 from inout.grammars import structure
 from inout.grammars.components import spectral_radius
 from inout.grammars.expectations import Expectations, expectations, offspring
 from inout.grammars.grammar import Grammar
 from inout.grammars.partition import log_partitions
 from inout.grammars.structure import UnaryCycle
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = LazyModule("torch")
 
 # The sums of a file that prints four digits are this far from 1.
 TOLERANCE = 1e-4
@@ -64,7 +69,7 @@ def diagnose(grammar: Grammar, tolerance: float = TOLERANCE) -> Diagnosis:
     >>> d.undefined, d.consistency.consistent, d.expectations.length
     (('X',), True, 2.0)
     """
-    log_z = float(log_partition_functions(grammar)[0])
+    log_z = float(log_partitions(grammar.rules, grammar.numpy_log_weights)[0])
     return Diagnosis(
         undefined=_named(grammar, ~structure.defined(grammar.rules)),
         unreachable=_named(grammar, ~structure.reachable(grammar.rules)),
@@ -151,7 +156,7 @@ def consistency(grammar: Grammar, tolerance: float = TOLERANCE) -> Consistency:
     return Consistency(proper, radius, leaking, consistent)
 
 
-def log_partition_functions(grammar: Grammar) -> Float[Tensor, " nt"]:
+def log_partition_functions(grammar: Grammar) -> Float[torch.Tensor, " nt"]:
     """log of the sum of the weights of all trees of each nonterminal, in their order.
 
     −inf where there is no tree, +inf where the sum diverges. For a consistent PCFG all are 0.

@@ -10,14 +10,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from torch import Tensor
 
-from inout._core.checks import as_log_weights
+from inout._core.checks import as_log_weights, checked_log_weights, is_tensor
 from inout._core.errors import ArgumentError
-from inout.grammars import formats
+from inout._core.lazy import LazyModule, lazy_property
+from inout.grammars import formats, transforms
 from inout.grammars.derivations import leaves, rules_of, tree_of
 from inout.grammars.expectations import proper_log_weights
 from inout.grammars.formats import Duplicates, Format, Source
@@ -26,20 +25,17 @@ from inout.grammars.partition import log_partitions
 from inout.grammars.rule import Rule
 from inout.grammars.structure import reachable
 from inout.grammars.table import RuleTable
-from inout.grammars.transforms.base import Composition, Transform, WayBack
-from inout.grammars.transforms.binarisation import Binarisation
-from inout.grammars.transforms.null_removal import NullRemoval
-from inout.grammars.transforms.pieces import random_numbers
-from inout.grammars.transforms.selection import Selection
-from inout.grammars.transforms.unary_removal import UnaryRemoval
+from inout.grammars.tree import PlainTree, Tree, as_nltk
 from inout.io.files import read_text, write_text
 
 if TYPE_CHECKING:
-    from nltk.tree import Tree
+    import torch
 
     from inout.grammars.parser.likelihood import Likelihood
     from inout.grammars.parser.normal_form import NormalForm
     from inout.grammars.parser.sentences import Brackets, Words
+else:
+    torch = LazyModule("torch")
 
 
 class Grammar:
@@ -62,15 +58,19 @@ class Grammar:
         self,
         start: str,
         rules: Iterable[Rule],
-        log_weights: Tensor | NDArray[np.float64] | Sequence[float] | None = None,
+        log_weights: torch.Tensor | NDArray[np.float64] | Sequence[float] | None = None,
     ) -> None:
         if not isinstance(start, str):
-            raise ArgumentError(f"start must be a str. Got {start!r:.80}")
-        table = RuleTable.of(start, rules)
-        weights = as_log_weights("log_weights", log_weights, len(table))
-        self._table = table
-        # A copy: what the caller does to his tensor afterwards is not seen here.
-        self._log_weights = weights.to(torch.float64, copy=True)
+            raise ArgumentError(f"must be a str. Got {start!r:.80}", argument="start")
+        self._table = RuleTable.of(start, rules)
+        # A copy: what the caller does to his weights afterwards is not seen here. What is no
+        # tensor becomes one only when it is asked for: many uses of grammars need no torch.
+        self._given: torch.Tensor | NDArray[np.float64]
+        if is_tensor(log_weights):
+            weights = as_log_weights("log_weights", log_weights, len(self._table))
+            self._given = weights.to(torch.float64, copy=True)
+        else:
+            self._given = checked_log_weights("log_weights", log_weights, len(self._table)).copy()
 
     @staticmethod
     def from_text(
@@ -93,7 +93,7 @@ class Grammar:
         "%start S\\nS -> S S [0.5]\\nS -> 'a' [0.5]\\n"
         """
         if not isinstance(text, str):
-            raise ArgumentError(f"text must be a str. Got {type(text).__name__}")
+            raise ArgumentError(f"must be a str. Got {type(text).__name__}", argument="text")
         reading = formats.read(
             Source.of(text, source), format=format, start=start, duplicates=duplicates, log=log
         )
@@ -170,7 +170,9 @@ class Grammar:
         `.cfg` and `.pcfg` are NLTK's format, `.tsv` lines, `.gr` wsj, `.json` json.
         """
         if str(path).endswith(".xz"):
-            raise ArgumentError(f"path must not end in .xz: files are written plain. Got {path}")
+            raise ArgumentError(
+                f"must not end in .xz: files are written plain. Got {path}", argument="path"
+            )
         chosen = formats.format_of_path(str(path)) if format is None else format
         write_text(path, self.to_text(chosen, log=log))
 
@@ -185,14 +187,21 @@ class Grammar:
         return self._table
 
     @property
-    def log_weights(self) -> Float[Tensor, " r"]:
+    def log_weights(self) -> Float[torch.Tensor, " r"]:
         """The natural logs of the rules' weights, float64, in the order of the rules."""
         return self._log_weights
+
+    @lazy_property
+    def _log_weights(self) -> Float[torch.Tensor, " r"]:
+        given = self._given
+        return torch.from_numpy(given) if isinstance(given, np.ndarray) else given
 
     @cached_property
     def numpy_log_weights(self) -> NDArray[np.float64]:
         """A read-only copy of the log-weights outside any graph."""
-        values: NDArray[np.float64] = self._log_weights.detach().cpu().numpy().copy()
+        given = self._given
+        array = given if isinstance(given, np.ndarray) else given.detach().cpu().numpy()
+        values: NDArray[np.float64] = array.copy()
         values.flags.writeable = False
         return values
 
@@ -228,7 +237,7 @@ class Grammar:
         return single[self._table.rhs[self._table.offsets[single]] < 0]
 
     def with_log_weights(
-        self, log_weights: Tensor | NDArray[np.float64] | Sequence[float]
+        self, log_weights: torch.Tensor | NDArray[np.float64] | Sequence[float]
     ) -> Grammar:
         """The same rules with other log-weights [r]; a tensor keeps its graph for gradients.
 
@@ -270,7 +279,7 @@ class Grammar:
         >>> [str(rule) for rule in g.trimmed().grammar.rules], g.trimmed().original_rules
         (["S -> 'a'"], array([1]))
         """
-        return self._transformed(Selection.trimming(self._table))
+        return self._transformed(transforms.Selection.trimming(self._table))
 
     def binarised(self) -> Transformed:
         """Right sides of at most two symbols, terminals only by themselves; the same trees.
@@ -285,7 +294,7 @@ class Grammar:
         ⟨'b' S⟩ -> ⟨'b'⟩ S
         ⟨S 'b' S⟩ -> S ⟨'b' S⟩
         """
-        return self._transformed(Binarisation(self._table))
+        return self._transformed(transforms.Binarisation(self._table))
 
     def without_empty_rules(self) -> Transformed:
         """Binarised and without empty rules: the same weight for each sentence but the empty one.
@@ -296,8 +305,8 @@ class Grammar:
         >>> [str(rule) for rule in form.grammar.rules], form.grammar.log_weights.exp()
         (['S -> S S', "S -> 'a'", 'S -> S'], tensor([0.2000, 0.5000, 0.1282], dtype=torch.float64))
         """
-        short = Binarisation(self._table)
-        return self._transformed(Composition(short, NullRemoval(short.table)))
+        short = transforms.Binarisation(self._table)
+        return self._transformed(transforms.Composition(short, transforms.NullRemoval(short.table)))
 
     def without_unary_rules(self) -> Transformed:
         """Chains of unary rules folded into the rules at their ends, cycles added up exactly.
@@ -308,7 +317,7 @@ class Grammar:
         >>> form.without_unary_rules().grammar.log_weights.exp()
         tensor([1.], dtype=torch.float64)
         """
-        return self._transformed(UnaryRemoval(self._table))
+        return self._transformed(transforms.UnaryRemoval(self._table))
 
     def cnf(self) -> Transformed:
         """Chomsky normal form: A -> B C and A -> 'a' alone, useless rules trimmed.
@@ -325,12 +334,14 @@ class Grammar:
         ⟨S 'b'⟩ -> S ⟨'b'⟩
         ⟨S 'b'⟩ -> 'b'
         """
-        useful = Selection.trimming(self._table)
-        short = Binarisation(useful.table)
-        solid = NullRemoval(short.table)
-        return self._transformed(Composition(useful, short, solid, UnaryRemoval(solid.table)))
+        useful = transforms.Selection.trimming(self._table)
+        short = transforms.Binarisation(useful.table)
+        solid = transforms.NullRemoval(short.table)
+        return self._transformed(
+            transforms.Composition(useful, short, solid, transforms.UnaryRemoval(solid.table))
+        )
 
-    def _transformed(self, transform: Transform) -> Transformed:
+    def _transformed(self, transform: transforms.Transform) -> Transformed:
         weights = transform.log_weights(self._log_weights)
         return Transformed(Grammar(self.start, transform.table, weights), self, transform)
 
@@ -376,12 +387,12 @@ class Transformed:
 
     grammar: Grammar
     original: Grammar
-    transform: Transform
+    transform: transforms.Transform
 
     @property
     def original_rules(self) -> np.ndarray:
         """The number that each rule had in the original; only rules that were kept have one."""
-        if isinstance(self.transform, Selection):
+        if isinstance(self.transform, transforms.Selection):
             return self.transform.kept
         raise ArgumentError("only the rules of trimmed() have numbers in the original")
 
@@ -395,12 +406,12 @@ class Transformed:
         parts = getattr(self.transform, "transforms", (self.transform,))
         weights = self.original.log_weights.detach()
         for part in parts:
-            if isinstance(part, NullRemoval):
+            if isinstance(part, transforms.NullRemoval):
                 return float(part.log_empty(weights))
             weights = part.log_weights(weights)
         return -np.inf
 
-    def to_original(self, counts: Float[Tensor, " k"]) -> Float[Tensor, " r"]:
+    def to_original(self, counts: Float[torch.Tensor, " k"]) -> Float[torch.Tensor, " r"]:
         """(Expected) counts of the new rules [k] as those of the original rules [r].
 
         A use of a new rule is worth the expected number of uses of each original rule in its
@@ -439,11 +450,11 @@ class Transformed:
 
         `generator` makes it reproducible; by default torch's own is used.
         """
-        random = random_numbers(generator)
+        random = transforms.random_numbers(generator)
         return self._tree(tree, self._way_back.sample(self._rules(tree), random))
 
     @cached_property
-    def _way_back(self) -> WayBack:
+    def _way_back(self) -> transforms.WayBack:
         return self.transform.way_back(self.original.log_weights.detach().numpy())
 
     def _rules(self, tree: Tree) -> list[int]:
@@ -453,7 +464,8 @@ class Transformed:
         return rules
 
     def _tree(self, tree: Tree, rules: list[int]) -> Tree:
-        return tree_of(self.original.rules, rules, leaves(tree))
+        made = tree_of(self.original.rules, rules, leaves(tree))
+        return made if isinstance(tree, PlainTree) else as_nltk(made)
 
     def __repr__(self) -> str:
         return f"Transformed({self.grammar!r}, from {len(self.original)} rules)"

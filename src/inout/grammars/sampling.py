@@ -8,14 +8,14 @@ from itertools import islice
 
 import numpy as np
 import torch
-from nltk.tree import Tree
 
 from inout._core.checks import at_least
-from inout._core.errors import ArgumentError
+from inout._core.errors import ArgumentError, Remedy
 from inout._core.randomness import checked_generator
 from inout.grammars.derivations import leaves
 from inout.grammars.diagnostics import consistency, expected
 from inout.grammars.grammar import Grammar
+from inout.grammars.tree import PlainTree, Tree, as_nltk
 
 MAX_RULES = 1_000_000
 """How many rules one tree may use before the drawing of it is given up."""
@@ -49,7 +49,8 @@ def sample_trees(
     """
     at_least("n", n, 0)
     at_least("max_rules", max_rules, 1)
-    return list(islice(iterate_trees(grammar, generator=generator, max_rules=max_rules), n))
+    drawn = iterate_trees(grammar, generator=generator, max_rules=max_rules)
+    return [as_nltk(tree) for tree in islice(drawn, n)]
 
 
 def sample_sentences(
@@ -65,20 +66,22 @@ def sample_sentences(
     >>> sample_sentences(grammar, 3, generator=torch.Generator().manual_seed(4))
     [['a', 'b'], ['a', 'b'], ['b']]
     """
-    trees = sample_trees(grammar, n, generator=generator, max_rules=max_rules)
-    return [leaves(tree) for tree in trees]
+    at_least("n", n, 0)
+    at_least("max_rules", max_rules, 1)
+    drawn = iterate_trees(grammar, generator=generator, max_rules=max_rules)
+    return [leaves(tree) for tree in islice(drawn, n)]
 
 
 def iterate_trees(
     grammar: Grammar, *, generator: torch.Generator | None = None, max_rules: int = MAX_RULES
-) -> Iterator[Tree]:
+) -> Iterator[PlainTree]:
     """An endless iterator of trees as `sample_trees` draws them."""
     check_samplable(grammar)
     choices = _choices(grammar)
     right_sides = [symbols for _, symbols in grammar.rules.named()]
     numbers_below_one = _uniform(generator)
     while True:
-        root = Tree(grammar.start, [])
+        root = PlainTree(grammar.start)
         agenda = [root]
         used = 0
         while agenda:
@@ -94,7 +97,7 @@ def iterate_trees(
             below = []
             for symbol in right_sides[rule]:
                 if isinstance(symbol, str):
-                    child = Tree(symbol, [])
+                    child = PlainTree(symbol)
                     below.append(child)
                     node.append(child)
                 else:
@@ -118,21 +121,23 @@ def _choices(grammar: Grammar) -> dict[str, tuple[list[float], list[int]]]:
 def check_samplable(grammar: Grammar) -> None:
     """Raise an ArgumentError that says why, and what helps, where trees cannot be drawn."""
     found = consistency(grammar)
-    helps = "; grammar.normalised() makes probabilities of the weights"
     if not found.proper:
         raise ArgumentError(
             "the weights of the rules of each left side must sum to 1 to draw from them. "
-            f"Got a grammar where they do not{helps}"
+            "Got a grammar where they do not",
+            remedy=Remedy.NORMALISE,
         )
     if found.leaking:
         names = ", ".join(found.leaking[:5])
         raise ArgumentError(
-            f"every nonterminal that is met must have a finite tree. Got none for {names}{helps}"
+            f"every nonterminal that is met must have a finite tree. Got none for {names}",
+            remedy=Remedy.NORMALISE,
         )
     if found.consistent is False:
         raise ArgumentError(
             "the probabilities of all finite trees must sum to 1, or sampling may never end. "
-            f"Got a spectral radius of {found.spectral_radius:.6g}, above 1{helps}"
+            f"Got a spectral radius of {found.spectral_radius:.6g}, above 1",
+            remedy=Remedy.NORMALISE,
         )
     if found.consistent is None or not np.isfinite(expected(grammar).rules):
         raise ArgumentError(

@@ -1,9 +1,6 @@
 """Readers and writers: text files, facts."""
 
-from inout.io.facts import AmbiguousFactsError as AmbiguousFactsError
-from inout.io.facts import read_facts as read_facts
-from inout.io.facts import read_value as read_value
-from inout.io.files import check_writable as check_writable
-from inout.io.files import read_text as read_text
-from inout.io.files import write_bytes as write_bytes
-from inout.io.files import write_text as write_text
+from inout._core.lazy import lazy_package
+
+# Facts import torch, other files do not.
+__getattr__, __dir__, __all__ = lazy_package(__name__, __file__)

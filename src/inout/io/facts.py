@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from inout._core.errors import FileError
+from inout._core.errors import AmbiguousFactsError, FileError
 from inout.deduction import Facts
 from inout.io.files import read_text
 
@@ -17,10 +17,6 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
 _INTEGER_LIMIT = 2**40
-
-
-class AmbiguousFactsError(FileError):
-    """The rows of a file could be read with weights or without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +28,7 @@ class _Line:
     fields: list[str]
 
     def error(self, field: int, message: str) -> FileError:
-        return FileError(f"{self.path}:{self.number}:{self.column(field)}: {message}")
+        return FileError(message, file=self.path, line=self.number, column=self.column(field))
 
     def column(self, field: int) -> int:
         before = self.fields[:field]
@@ -132,8 +128,11 @@ def _readings(lines: list[_Line], arities: set[int], weighted: bool | None) -> I
         if len(choices) > 1:
             size = len(line.fields)
             raise AmbiguousFactsError(
-                f"{line.path}:{line.number}:{line.column(size - 1)}: the last of these {size} "
-                f"fields may be a value or a weight, because rows have {_sizes(arities)} values"
+                f"the last of these {size} fields may be a value or a weight, because rows have "
+                f"{_sizes(arities)} values",
+                file=line.path,
+                line=line.number,
+                column=line.column(size - 1),
             )
         yield choices[0]
 

@@ -25,8 +25,10 @@ def read_text(path: str | Path) -> str:
         line = before.count(b"\n") + 1
         column = len(before[before.rfind(b"\n") + 1 :].decode("utf-8-sig")) + 1
         raise FileError(
-            f"{path}:{line}:{column}: the file must be UTF-8 text. "
-            f"Got the byte 0x{data[error.start]:02x}"
+            f"the file must be UTF-8 text. Got the byte 0x{data[error.start]:02x}",
+            file=path,
+            line=line,
+            column=column,
         ) from None
 
 
@@ -35,7 +37,7 @@ def read_bytes(path: str | Path) -> bytes:
     try:
         return Path(path).read_bytes()
     except (OSError, ValueError) as error:
-        raise FileError(f"{path}: {reason(error)}") from error
+        raise FileError(reason(error), file=path) from error
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -43,7 +45,7 @@ def write_text(path: str | Path, text: str) -> None:
     try:
         data = text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise FileError(f"{path}: {error}") from error
+        raise FileError(str(error), file=path) from error
     write_bytes(path, data)
 
 
@@ -65,7 +67,7 @@ def write_bytes(path: str | Path, data: bytes) -> None:
         Path(temporary).chmod(0o666 & ~_umask())
         Path(temporary).replace(target)
     except (OSError, ValueError) as error:
-        raise FileError(f"{path}: {reason(error)}") from error
+        raise FileError(reason(error), file=path) from error
     finally:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
@@ -77,13 +79,21 @@ def check_writable(path: str | Path) -> None:
         target = Path(path).resolve()
         if target.exists() and not target.is_file():
             kind = "a directory" if target.is_dir() else "no ordinary file"
-            raise FileError(f"{path}: cannot be written, because it is {kind}")
+            raise FileError(f"cannot be written, because it is {kind}", file=path)
         if not target.parent.is_dir():
-            raise FileError(f"{path}: there is no directory {Path(path).parent} to write it in")
+            raise FileError(f"there is no directory {Path(path).parent}", file=path)
         if not os.access(target.parent, os.W_OK | os.X_OK):
-            raise FileError(f"{path}: the directory may not be written to")
+            raise FileError("the directory is not writable", file=path)
     except (OSError, ValueError, RuntimeError) as error:
-        raise FileError(f"{path}: {reason(error)}") from error
+        raise FileError(reason(error), file=path) from error
+
+
+def check_readable(path: str | Path) -> None:
+    """Raise `FileError` where there is no such file; for asking before long work."""
+    if not Path(path).exists():
+        raise FileError(reason(FileNotFoundError()), file=path)
+    if Path(path).is_dir():
+        raise FileError(reason(IsADirectoryError()), file=path)
 
 
 def _unpacked(path: str | Path, data: bytes) -> bytes:
@@ -92,7 +102,9 @@ def _unpacked(path: str | Path, data: bytes) -> bytes:
     try:
         return lzma.decompress(data)
     except lzma.LZMAError as error:
-        raise FileError(f"{path}: the file must be whole and compressed by xz. {error}") from error
+        raise FileError(
+            f"the file must be whole and compressed by xz. {error}", file=path
+        ) from error
 
 
 def _umask() -> int:

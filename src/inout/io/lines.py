@@ -20,7 +20,7 @@ def lines_of_file(path: str | Path) -> Iterator[str]:
         with open_bytes(Path(path)) as file:
             yield from decoded_lines(file, str(path))
     except unreadable() as error:
-        raise FileError(f"{path}: {reason(error)}") from error
+        raise FileError(reason(error), file=path) from error
 
 
 def decoded_lines(data: Iterable[bytes], source: str) -> Iterator[str]:
@@ -36,7 +36,9 @@ def decoded_lines(data: Iterable[bytes], source: str) -> Iterator[str]:
         except UnicodeDecodeError as error:
             column = len(line[: error.start].decode("utf-8")) + 1
             raise FileError(
-                f"{source}:{number}:{column}: the file must be UTF-8 text. "
-                f"Got the byte 0x{line[error.start]:02x}"
+                f"the file must be UTF-8 text. Got the byte 0x{line[error.start]:02x}",
+                file=source,
+                line=number,
+                column=column,
             ) from None
         yield text.removesuffix("\n").removesuffix("\r")

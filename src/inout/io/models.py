@@ -15,6 +15,9 @@ from safetensors.numpy import load, save
 from inout._core.errors import ArgumentError, FileError
 from inout.io.files import read_bytes, write_bytes
 
+LATENT_GRAMMAR = "inout-latent"
+"""The key of files of latent grammars."""
+
 Arrays = Mapping[str, NDArray[Any]]
 
 # What a header, or what is made of a file's content, may raise where the file is not as it was.
@@ -48,9 +51,9 @@ def read_model(
         complaint = f"this is no {what} of inout"
         if has_key(path, key):
             complaint = f"the {what} is damaged, or cut short"
-        raise FileError(f"{path}: {complaint}. {_why(error)}") from error
+        raise FileError(f"{complaint}. {_why(error)}", file=path) from error
     if found != version:
-        raise FileError(f"{path}: the model has version {found!r:.80}; this inout reads {version}")
+        raise FileError(f"the model must have version {version}. Got {found!r:.80}", file=path)
     return content, arrays
 
 
@@ -60,7 +63,7 @@ def made_of(path: str | Path, what: str) -> Iterator[None]:
     try:
         yield
     except _UNREADABLE as error:
-        raise FileError(f"{path}: the {what} is damaged. {_why(error)}") from error
+        raise FileError(f"the {what} is damaged. {_why(error)}", file=path) from error
 
 
 def has_key(path: str | Path, key: str) -> bool:

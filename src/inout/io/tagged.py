@@ -22,9 +22,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
-from inout._core.errors import ArgumentError, FileError
+from inout._core.errors import ArgumentError, FileError, Remedy
 from inout.io.column_features import column_features
 from inout.io.files import write_text
 from inout.io.lines import lines_of_file
@@ -46,7 +46,13 @@ class TaggedSequence:
 
     positions: list[dict[str, float]]
     labels: list[str] | None
-    place: str  # file and line where it begins
+    source: str
+    line: int  # where it begins
+
+    @property
+    def place(self) -> str:
+        """File and line where it begins."""
+        return f"{self.source}:{self.line}"
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -87,7 +93,7 @@ def parse_tagged(
     [2, 1]
     """
     if form not in ("features", "conll"):
-        raise ArgumentError(f'form must be "features" or "conll". Got {form!r}')
+        raise ArgumentError(f'must be "features" or "conll". Got {form!r}', argument="form")
     made = _of_features if form == "features" else partial(_of_columns, columns or 1)
     block: list[tuple[int, str]] = []
     for number, line in enumerate(lines, 1):
@@ -118,7 +124,8 @@ def write_tagged(
     named = [[None] * len(positions) for positions in several] if labels is None else list(labels)
     if len(named) != len(several):
         raise ArgumentError(
-            f"labels must be those of {len(several):,} sequences. Got those of {len(named):,}"
+            f"must be those of {len(several):,} sequences. Got those of {len(named):,}",
+            argument="labels",
         )
     for k, (positions, tags) in enumerate(zip(several, named, strict=True)):
         if not positions or len(positions) != len(tags):
@@ -130,15 +137,25 @@ def write_tagged(
     write_text(path, "".join(f"{block}\n" for block in blocks))
 
 
+class _Place(NamedTuple):
+    """A line of a file."""
+
+    source: str
+    line: int
+
+    def error(self, message: str, remedy: Remedy | None = None) -> FileError:
+        return FileError(message, file=self.source, line=self.line, remedy=remedy)
+
+
 def _of_features(block: list[tuple[int, str]], source: str) -> TaggedSequence:
     positions, labels = [], []
     for number, line in block:
-        place = f"{source}:{number}"
+        place = _Place(source, number)
         label, *features = line.split("\t")
         if " " in label:
-            raise FileError(
-                f"{place}: fields must be separated by tabs, and labels have no spaces. "
-                f"Got {label!r:.60}; words in columns are form='conll'"
+            raise place.error(
+                f"fields must be separated by tabs, and labels have no spaces. Got {label!r:.60}",
+                Remedy.READ_COLUMNS,
             )
         labels.append(None if label in ("", UNKNOWN) else _unescaped(label, place))
         values: dict[str, float] = {}
@@ -146,8 +163,8 @@ def _of_features(block: list[tuple[int, str]], source: str) -> TaggedSequence:
             name, value = _feature(feature, place)
             values[name] = values.get(name, 0.0) + value
             if not math.isfinite(values[name]):
-                raise FileError(
-                    f"{place}: the values of a feature must have a finite sum. "
+                raise place.error(
+                    "the values of a feature must have a finite sum. "
                     f"Got {values[name]} for {name!r:.60}"
                 )
         positions.append(values)
@@ -158,9 +175,9 @@ def _of_columns(columns: int, block: list[tuple[int, str]], source: str) -> Tagg
     rows = [_BLANKS.split(line.strip(" \t")) for _, line in block]
     for (number, _), row in zip(block, rows, strict=True):
         if len(row) != len(rows[0]):
-            raise FileError(
-                f"{source}:{number}: the lines of a sequence must have the same number of "
-                f"columns. Got {len(row)} after {len(rows[0])}"
+            raise _Place(source, number).error(
+                "the lines of a sequence must have the same number of columns. "
+                f"Got {len(row)} after {len(rows[0])}"
             )
     # A column alone is that of the words, whatever is asked for.
     labelled = len(rows[0]) not in (1, columns)
@@ -176,39 +193,39 @@ def _sequence(
     source: str,
 ) -> TaggedSequence:
     """The sequence; refused where only some of its labels are known."""
-    place = f"{source}:{block[0][0]}"
+    begin = block[0][0]
     known = [label for label in labels if label is not None]
     if not known:
-        return TaggedSequence(positions, None, place)
+        return TaggedSequence(positions, None, source, begin)
     if len(known) < len(labels):
         number = block[labels.index(None)][0]
-        raise FileError(
-            f"{source}:{number}: all positions of a sequence must have a label, or none. "
+        raise _Place(source, number).error(
+            "all positions of a sequence must have a label, or none. "
             r"Got one without (empty or ?; a label that is a question mark is written \?)"
         )
-    return TaggedSequence(positions, known, place)
+    return TaggedSequence(positions, known, source, begin)
 
 
-def _feature(text: str, place: str) -> tuple[str, float]:
+def _feature(text: str, place: _Place) -> tuple[str, float]:
     colon = _COLON.search(text)
     name, number = (text, "1") if colon is None else (text[: colon.end() - 1], text[colon.end() :])
     if not name:
-        raise FileError(f"{place}: features must have a name. Got {text!r:.60} behind a tab")
+        raise place.error(f"features must have a name. Got {text!r:.60} behind a tab")
     if not _DECIMAL.fullmatch(number) or not math.isfinite(value := float(number)):
-        raise FileError(
-            f"{place}: the value of a feature must be a finite number. Got {number!r:.60} for "
+        raise place.error(
+            f"the value of a feature must be a finite number. Got {number!r:.60} for "
             rf"{name!r:.60}; a colon in a name is written \:"
         )
     return _unescaped(name, place), value
 
 
-def _unescaped(text: str, place: str) -> str:
+def _unescaped(text: str, place: _Place) -> str:
     def meaning(match: re.Match[str]) -> str:
         if match[1] == UNKNOWN and text == match[0]:
             return UNKNOWN
         if match[1] not in _MEANING:
-            raise FileError(
-                f"{place}: a backslash must be written \\\\, unless it is that of \\:, \\t, \\n "
+            raise place.error(
+                f"a backslash must be written \\\\, unless it is that of \\:, \\t, \\n "
                 f"or \\r. Got {text!r:.60}"
             )
         return _MEANING[match[1]]

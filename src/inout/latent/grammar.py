@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from inout._core.errors import ArgumentError
 from inout.grammars.words import Vocabulary
-from inout.io.models import has_key, made_of, read_model, write_model
+from inout.io.models import LATENT_GRAMMAR, has_key, made_of, read_model, write_model
 from inout.latent.layout import Layout
 from inout.latent.model import LPCFG
 from inout.latent.skeleton import Skeleton
 
 VERSION = 1
 
-_KEY, _WHAT = "inout-latent", "latent grammar"
+_WHAT = "latent grammar"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,12 +55,12 @@ class LatentGrammar:
             "vocabulary": self.vocabulary.to_dict(),
             "training": self.training,
         }
-        write_model(path, _KEY, VERSION, content, arrays)
+        write_model(path, LATENT_GRAMMAR, VERSION, content, arrays)
 
     @staticmethod
     def load(path: str | Path) -> LatentGrammar:
         """The grammar in a file that `save` wrote; `FileError` for any other file."""
-        content, arrays = read_model(path, _KEY, VERSION, _WHAT)
+        content, arrays = read_model(path, LATENT_GRAMMAR, VERSION, _WHAT)
         with made_of(path, _WHAT):
             return _grammar(arrays, content)
 
@@ -70,7 +70,7 @@ class LatentGrammar:
 
 def is_latent_grammar(path: str | Path) -> bool:
     """Whether a file begins like one that `LatentGrammar.save` writes."""
-    return has_key(path, _KEY)
+    return has_key(path, LATENT_GRAMMAR)
 
 
 def _grammar(arrays: dict[str, NDArray[Any]], content: dict[str, Any]) -> LatentGrammar:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inout._core.errors import ArgumentError
+from inout._core.errors import ChartTooLargeError
 from inout.kernels.latent.arrays import BlockGraph, BlockRules
 from inout.kernels.latent.cpu import charts as charting
 from inout.latent.layout import Layout
@@ -19,10 +19,6 @@ _chart: Callable[..., Any] = charting.chart
 Mask = NDArray[np.bool_]
 
 MOST_EDGES = 1 << 27  # which take about 3 GB
-
-
-class ChartTooLargeError(ArgumentError):
-    """A sentence has more ways to be built than fit in memory."""
 
 
 def block_rules(layout: Layout) -> BlockRules:

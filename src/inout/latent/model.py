@@ -10,12 +10,12 @@ from functools import cached_property
 import numpy as np
 import torch
 from jaxtyping import Float
-from nltk.tree import Tree
 from numpy.typing import NDArray
 from torch import Tensor
 
 from inout._core.checks import as_log_weights
 from inout._core.errors import ArgumentError
+from inout.grammars.tree import Tree
 from inout.latent.layout import Layout
 from inout.latent.likelihood import TreeLikelihood
 from inout.latent.sampling import MAX_NODES, sample_trees
@@ -34,6 +34,7 @@ class LPCFG:
     right up to a change of basis for each nonterminal only (theorem 1). A model of probabilities
     can be trained by `inout.em`, which takes skeletal trees as its corpus.
 
+    >>> from nltk.tree import Tree
     >>> trees = SkeletalTrees.of([Tree.fromstring("(S (A x) (S (A y) (A x)))")])
     >>> model = LPCFG(Layout(trees.skeleton, [1, 2]), np.full(13, 0.5))
     >>> model.tree_probabilities(trees)  # 1/2 for the root and for each S, 1/2 · 2 for each A

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from nltk.tree import Tree
-
 from inout._core.errors import ArgumentError
 from inout.grammars.markovisation import Markovisation
+from inout.grammars.tree import Tree
 from inout.grammars.words import Vocabulary
 from inout.latent.grammar import LatentGrammar
 from inout.latent.model import LPCFG
@@ -23,6 +22,7 @@ from inout.latent.trees import SkeletalTrees
 class TrainingSet:
     """Skeletal trees with classes for rare words, and the vocabulary that knows the others.
 
+    >>> from nltk.tree import Tree
     >>> tree = Tree.fromstring("(TOP (S (NP (PRP she)) (VP (VBD saw) (NP (PRP her)))))")
     >>> data = TrainingSet.of([tree, tree])
     >>> data.trees

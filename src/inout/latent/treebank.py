@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from nltk.tree import Tree
-
 from inout._core.errors import ArgumentError
 from inout.grammars.markovisation import Markovisation
+from inout.grammars.tree import Tree, like
 from inout.grammars.treebank import (
     clean,
     collapse_unary,
@@ -36,6 +35,7 @@ def skeletal_tree(tree: Tree, markovisation: Markovisation = FORGETFUL) -> Tree 
     chain of unary rules (S+VP, NP+NN), and is binarised. By default new nodes remember nothing but
     their parent: what else they should know is for their latent values to find out.
 
+    >>> from nltk.tree import Tree
     >>> tree = Tree.fromstring("(TOP (S (VP (VB see) (NP (DT the) (JJ old) (NN cat)))))")
     >>> print(skeletal_tree(tree))
     (S+VP (VB see) (NP (DT the) (NP|<> (JJ old) (NN cat))))
@@ -55,6 +55,7 @@ def skeletal_tree(tree: Tree, markovisation: Markovisation = FORGETFUL) -> Tree 
 def treebank_tree(tree: Tree) -> Tree:
     """The tree of the treebank that a skeletal tree stands for, with the root TOP.
 
+    >>> from nltk.tree import Tree
     >>> print(treebank_tree(Tree.fromstring("(S+VP (VB see) (NP (DT the) (NN cat)))")))
     (TOP (S (VP (VB see) (NP (DT the) (NN cat)))))
     """
@@ -65,7 +66,7 @@ def skeletal_trees(
     trees: Iterable[Tree], markovisation: Markovisation = FORGETFUL
 ) -> Iterator[Tree]:
     """`skeletal_tree` of each tree that has words."""
-    if isinstance(trees, Tree):
+    if hasattr(trees, "label"):
         raise ArgumentError("trees must be several trees. Got one; put it in a list")
     for tree in trees:
         made = skeletal_tree(tree, markovisation)
@@ -76,6 +77,7 @@ def skeletal_trees(
 def with_classes(trees: Sequence[Tree], *, threshold: int = 1) -> tuple[list[Tree], Vocabulary]:
     """The trees with classes in place of words seen at most `threshold` times, and the vocabulary.
 
+    >>> from nltk.tree import Tree
     >>> trees = [Tree.fromstring("(S (A x) (B walked))"), Tree.fromstring("(S (A x) (B talked))")]
     >>> replaced, vocabulary = with_classes(trees)
     >>> print(replaced[0], vocabulary.replace(["x", "stalked"]))
@@ -91,7 +93,7 @@ def with_words(tree: Tree, words: Sequence[str]) -> Tree:
 
     def replaced(node: Tree, children: list[Any]) -> list[Any]:
         # Words come from right to left.
-        return [Tree(node.label(), [rest.pop()] if is_preterminal(node) else children)]
+        return [like(node, node.label(), [rest.pop()] if is_preterminal(node) else children)]
 
     made: Tree = rebuild(tree, replaced)[0]
     return made
@@ -110,7 +112,7 @@ def _relabelled(tree: Tree, old: str, new: str) -> Tree:
     """The tree with another text for one in all labels."""
 
     def renamed(node: Tree, children: list[Any]) -> list[Any]:
-        return [Tree(node.label().replace(old, new), children)]
+        return [like(node, node.label().replace(old, new), children)]
 
     made: Tree = rebuild(tree, renamed)[0]
     return made

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from nltk.tree import Tree
 from numpy.typing import NDArray
 
 from inout._core.errors import ArgumentError
+from inout.grammars.tree import Tree, nltk_tree
 from inout.latent.skeleton import Skeleton
 
 Numbers = NDArray[np.int64]
@@ -23,6 +23,7 @@ class SkeletalTrees:
     A node with the rule a → b c has two children, a node with a → x none. `rules` numbers the
     binary rules of the skeleton for the one kind and the lexical rules for the other.
 
+    >>> from nltk.tree import Tree
     >>> trees = SkeletalTrees.of([Tree.fromstring("(S (A x) (S (A y) (A x)))")])
     >>> trees
     SkeletalTrees(1 trees, 5 nodes)
@@ -45,7 +46,7 @@ class SkeletalTrees:
 
         A tree that is not skeletal, or uses a rule that the skeleton lacks, raises ArgumentError.
         """
-        if isinstance(trees, Tree):
+        if hasattr(trees, "label"):
             raise ArgumentError("trees must be several trees. Got one; put it in a list")
         rows: list[tuple[str, ...]] = []
         offsets = [0]
@@ -155,13 +156,13 @@ class SkeletalTrees:
         if not 0 <= number < len(self):
             raise ArgumentError(f"number must be from 0 to {len(self) - 1}. Got {number}")
         names, words = self.skeleton.nonterminals, self.skeleton.words
-        built: dict[int, Tree] = {}
+        make, built = nltk_tree(), dict[int, Tree]()
         for v in range(self.offsets[number + 1] - 1, self.offsets[number] - 1, -1):
             if self.lefts[v] < 0:
                 children: list[str | Tree] = [words[self.skeleton.lexical[self.rules[v], 1]]]
             else:
                 children = [built.pop(self.lefts[v]), built.pop(self.rights[v])]
-            built[v] = Tree(names[self.labels[v]], children)
+            built[v] = make(names[self.labels[v]], children)
         return built[int(self.offsets[number])]
 
     def __repr__(self) -> str:

@@ -21,7 +21,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from inout._core.errors import ArgumentError, FileError
+from inout._core.errors import ArgumentError, FileError, Remedy
 from inout.grammars import Grammar
 from inout.io.files import check_writable, write_bytes
 from inout.learning.model import GenerativeModel, Parameters
@@ -51,10 +51,7 @@ class Checkpoint:
         if resume:
             return checkpoint, checkpoint.load()
         if checkpoint.path.exists():
-            raise FileError(
-                f"{path}: there is a file already; resume=True goes on with it, "
-                "and deleting it starts anew"
-            )
+            raise FileError("this checkpoint exists already", file=path, remedy=Remedy.RESUME)
         return checkpoint, None
 
     def save(self, state: Any) -> None:
@@ -75,15 +72,18 @@ class Checkpoint:
             write_bytes(self.path, data)
         except FileError as error:
             rest = "the former one is still there" if existed else "there is none yet"
-            raise FileError(f"{error} (while a checkpoint was written; {rest})") from error
+            raise FileError(
+                f"{error.message} (while a checkpoint was written; {rest})", file=error.file
+            ) from error
 
     def load(self) -> Any:
         """The state in the file; refused if it belongs to another run."""
         content, tensors = _read(self.path)
         if content.get("kind") != self.kind:
             raise ArgumentError(
-                f"checkpoint must be one of {self.kind}. "
-                f"Got {self.path}, which is one of {content.get('kind')}"
+                f"must be one of {self.kind}. "
+                f"Got {self.path}, which is one of {content.get('kind')}",
+                argument="checkpoint",
             )
         before = content.get("identity", {})
         changed = [
@@ -93,7 +93,8 @@ class Checkpoint:
         ]
         if changed:
             raise ArgumentError(
-                f"checkpoint must be of the same run. Got {self.path}, where " + "; ".join(changed)
+                f"must be of the same run. Got {self.path}, where {'; '.join(changed)}",
+                argument="checkpoint",
             )
         return _unpacked(content["state"], tensors)
 
@@ -102,18 +103,18 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise FileError(f"{path}: there is no checkpoint to resume") from None
+        raise FileError("there is no checkpoint to resume", file=path) from None
     except OSError as error:
-        raise FileError(f"{path}: {error.strerror or error}") from error
+        raise FileError(error.strerror or str(error), file=path) from error
     try:
         tensors = load_tensors(data)
         (size,) = struct.unpack("<Q", data[:8])
         content = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["inout"])
     except (SafetensorError, struct.error, ValueError, KeyError, TypeError) as error:
-        raise FileError(f"{path}: this is not a checkpoint, or a damaged one") from error
+        raise FileError("not a checkpoint, or a damaged one", file=path) from error
     if content.get("version") != VERSION:
         raise FileError(
-            f"{path}: the checkpoint must have version {VERSION}. Got {content.get('version')}"
+            f"the checkpoint must have version {VERSION}. Got {content.get('version')}", file=path
         )
     return content, tensors
 

@@ -403,8 +403,9 @@ class _Training:
             same = any(now is not None and old is not None and now.equal(old) for old in known)
             if not (same or self.settings.own_generator):
                 raise ArgumentError(
-                    "checkpoint must be of the same run. Got one where the generator had another "
-                    "state (another seed?)"
+                    "must be of the same run. Got one where the generator had another state "
+                    "(another seed?)",
+                    argument="checkpoint",
                 )
             self.first_generator_state = state["first_generator_state"]
             generator.set_state(state["generator_state"])

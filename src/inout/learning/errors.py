@@ -5,11 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from inout._core.errors import InoutError
-
-
-class TrainingError(InoutError):
-    """Training cannot go on: the objective fell, an analysis was lost, or weights overflowed."""
+from inout._core.errors import TrainingError as TrainingError
 
 
 def refuse_divergence(*weights: NDArray[np.float64]) -> None:

@@ -7,10 +7,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
-from nltk.tree import Tree
 
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
+from inout.grammars.tree import Tree
 from inout.latent.clustering import cluster_nodes, clustered_model
 from inout.latent.grammar import LatentGrammar
 from inout.latent.model import LPCFG
@@ -46,6 +46,7 @@ def fit_latent_grammar(
     options). em: by `fit_latent_em`, which has the options. `generator` draws what is random, by
     default one with a fixed seed. Both can be parsed with:
 
+    >>> from nltk.tree import Tree
     >>> trees = [Tree.fromstring("(TOP (S (NP (PRP she)) (VP (VBD ran))))")] * 3
     >>> grammar = fit_latent_grammar(trees, 2)
     >>> from inout.latent import LatentParser

@@ -5,32 +5,20 @@ says what one computes and which facts it needs, `load(name)` (or `inout.program
 the `Program`.
 """
 
-from inout.deduction import Program
-from inout.programs.facts import brackets as brackets
-from inout.programs.facts import earley_rules as earley_rules
-from inout.programs.facts import sentence as sentence
-from inout.programs.facts import sentence_pair as sentence_pair
-from inout.programs.left_corner import left_corner_closure as left_corner_closure
-from inout.programs.library import describe as describe
-from inout.programs.library import load as load
-from inout.programs.library import names as names
-from inout.programs.library import text as text
+from __future__ import annotations
 
-__all__ = [
-    "brackets",
-    "describe",
-    "earley_rules",
-    "left_corner_closure",
-    "load",
-    "names",
-    "sentence",
-    "sentence_pair",
-    "text",
-]
+from typing import Any
+
+from inout._core.lazy import lazy_package
+from inout.programs.library import load, names
+
+_exported, _, __all__ = lazy_package(__name__, __file__)
 
 
-def __getattr__(name: str) -> Program:
+def __getattr__(name: str) -> Any:
     """The program called `name`: `inout.programs.earley` is `load("earley")`."""
+    if name in __all__:
+        return _exported(name)
     if name.startswith("_") or name not in names():
         raise AttributeError(f"module {__name__!r} has no attribute or program {name!r}")
     return load(name)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 from inout._core.errors import ArgumentError
-from inout.deduction import Program
+
+if TYPE_CHECKING:
+    from inout.deduction import Program
 
 SUFFIX = ".dyna"
 PACKAGE = "inout.programs"
@@ -60,4 +63,6 @@ def load(name: str) -> Program:
     >>> load("cnf_inside").inputs
     {'start': (1,), 'length': (1,), 'rule': (2, 3), 'word': (3,)}
     """
+    from inout.deduction import Program  # which imports torch
+
     return Program(text(name), source=f"{name}{SUFFIX}")

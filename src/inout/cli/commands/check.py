@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from inout.cli.commands.options import (
-    FLAG,
     DuplicatesOption,
     FormatOption,
     GrammarArgument,
     JsonOption,
     StartOption,
+    flag,
 )
+from inout.cli.progress import status
 
 EXAMPLES = """The exit code is 1 if there is a problem.
 
@@ -28,30 +27,23 @@ EXAMPLES = """The exit code is 1 if there is a problem.
 def check(
     grammar: GrammarArgument,
     weighted: Annotated[
-        bool,
-        typer.Option(
-            "--weighted",
-            metavar=FLAG,
-            help="The weights are not meant as probabilities: their sums are no problem.",
-        ),
+        bool, flag("--weighted", "Weights need not be probabilities: ignore what they sum to.")
     ] = False,
     format: FormatOption = None,
     start: StartOption = None,
     add_duplicates: DuplicatesOption = False,
     as_json: JsonOption = False,
 ) -> int:
-    """What is wrong with a grammar: useless symbols, sums, consistency; its expectations."""
-    from inout.cli.progress import status
-
+    """Diagnose a grammar: useless symbols, sums of weights, consistency, expectations."""
     with status() as line:
         from inout.cli.grammars import check as report
         from inout.cli.grammars.loading import load_grammar
         from inout.cli.paper import Paper
-        from inout.grammars import diagnose
+        from inout.grammars.diagnostics import diagnose
 
         line.say(f"reading {grammar}")
         loaded = load_grammar(grammar, format, start, add_duplicates)
-        line.say("looking at the rules")
+        line.say("analysing the rules")
         found = diagnose(loaded)
     if as_json:
         print(report.as_json(grammar, loaded, found, weighted))

@@ -8,8 +8,21 @@ from typing import Annotated, Any
 import typer
 
 from inout._core.errors import ArgumentError
-from inout.cli.commands.options import FLAG, JsonOption, check_seed, choice, count
+from inout.cli.commands.options import (
+    JsonOption,
+    TaggedArgument,
+    argument,
+    check_seed,
+    choice,
+    count,
+    flag,
+    option,
+    optional_choice,
+    refuse,
+    share,
+)
 from inout.cli.interrupts import uninterrupted
+from inout.cli.progress import status
 
 FORMS = ("features", "conll")
 METHODS = ("adagrad", "lbfgs")
@@ -17,9 +30,9 @@ NO_BOUND = "none"
 MOST = 1_000_000  # of any number of labels or contexts: more is a mistake
 
 EXAMPLES = """\
-A file has one position a line: its label, a tab, and its features separated by tabs, each with \
-:VALUE if that is not 1. A blank line ends a sequence. Files with words and tags in columns \
-(--from conll) get the usual features.
+Files have one position per line: its label and its features, separated by tabs; a feature with \
+another value than 1 is written NAME:VALUE. A blank line ends a sequence. Files with words and \
+tags in columns (--from conll) get the usual features.
 
 [bold]Examples[/bold]
 
@@ -28,12 +41,12 @@ A file has one position a line: its label, a tab, and its features separated by 
   inout context curve model.ctx test.tsv --html curve.html
 """
 TRAIN_EXAMPLES = """\
-DATA has one position a line: its label, and behind tabs its features. name:0.5 is a feature with \
-another value than 1, and a colon in a name is written \\:. A blank line ends a sequence.
+DATA has one position per line: its label and its features, separated by tabs. name:0.5 is a \
+feature with another value than 1; a colon in a name is written \\:. A blank line ends a sequence.
 
 How far labels depend on those before them is chosen for each sequence: the --size likeliest \
 histories are remembered, as far as n-grams of --order labels need. All others are still \
-considered, with a shorter memory; --beam leaves them out, as beam search does.
+considered, with a shorter memory; --beam drops them, as beam search does.
 
 [bold]Examples[/bold]
 
@@ -43,9 +56,9 @@ considered, with a shorter memory; --beam leaves them out, as beam search does.
   inout context train train.tsv -o beam.ctx --beam --size 200
 """
 TAG_EXAMPLES = """\
-A line of the answer is a label, a tab, and the probability that it is the label of this \
-position. The confidence is the probability that all labels of a sequence are right. Labels in \
-DATA are ignored, and ? or nothing may stand for them.
+Each line of output is a label, a tab, and the probability of that label at this position. The \
+confidence of a sequence is the probability that all of its labels are right. Labels in DATA are \
+ignored, and may be ? or missing.
 
 [bold]Examples[/bold]
 
@@ -66,136 +79,77 @@ of answers whose labels are all right, recall the share of sequences that are an
 """
 
 app = typer.Typer(
-    help="Taggers that know how sure they are: train one, tag sequences with confidences, and see "
-    "how precise it is.",
+    help="Taggers that know how sure they are: train one, tag sequences, measure its precision.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     epilog=EXAMPLES,
 )
 
-ModelArgument = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A file that `inout context train` wrote.")
-]
+ModelArgument = Annotated[str, argument("MODEL", "Model of `inout context train`.")]
+_FORM = "Format of DATA: features, or conll (words and tags in columns)."
 FormOption = Annotated[
-    str | None,
-    typer.Option(
-        "--from",
-        metavar="FORM",
-        help="What DATA has: features, or conll (words and tags in columns).",
-        show_default="what the model was trained on",
-    ),
+    str | None, option("--from", "FORM", _FORM, default="that of the training data")
 ]
 SizeOption = Annotated[
-    int | None,
-    typer.Option(
-        "--size", metavar="N", help="Contexts for each position, instead of the model's number."
-    ),
+    int | None, option("--size", "N", "Contexts per position, instead of the model's number.")
 ]
 
 
 @app.command(epilog=TRAIN_EXAMPLES)
 def train(
-    data: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="DATA", help="Files with tagged sequences, plain, .xz or .gz; - is stdin."
-        ),
-    ],
-    out: Annotated[
-        str, typer.Option("--out", "-o", metavar="MODEL", help="Where to write the model.")
-    ],
+    data: TaggedArgument,
+    out: Annotated[str, option("--out -o", "MODEL", "Where to write the model.")],
     dev: Annotated[
         str | None,
-        typer.Option(
-            "--dev",
-            metavar="FILE",
-            help="Tagged sequences to try each epoch's model on; the best is written.",
-        ),
+        option("--dev", "FILE", "Labelled sequences to choose the best epoch's model by."),
     ] = None,
-    order: Annotated[
-        int, typer.Option("--order", metavar="N", help="The longest n-grams of labels.")
-    ] = 4,
-    size: Annotated[
-        int, typer.Option("--size", metavar="N", help="Contexts for each position.")
-    ] = 10,
+    order: Annotated[int, option("--order", "N", "Length of the longest n-grams of labels.")] = 4,
+    size: Annotated[int, option("--size", "N", "Contexts per position.")] = 10,
     memory: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--memory",
-            metavar="N",
-            help="The most labels that a context remembers; or none: no bound.",
-            show_default="what the n-grams need; none with --beam",
+            "N",
+            "Most labels that a context remembers; none for no bound.",
+            default="what the n-grams need; none with --beam",
         ),
     ] = None,
-    beam: Annotated[
-        bool, typer.Option("--beam", metavar=FLAG, help="Beam search instead of contexts.")
-    ] = False,
+    beam: Annotated[bool, flag("--beam", "Beam search instead of contexts.")] = False,
     learn_escape: Annotated[
         bool,
-        typer.Option(
-            "--learn-escape",
-            metavar=FLAG,
-            help="What falls out of the beam stays possible, at a cost that is learned.",
-        ),
+        flag("--learn-escape", "With --beam: what falls out stays possible, at a learned cost."),
     ] = False,
     method: Annotated[
-        str,
-        typer.Option("--method", metavar="METHOD", help="adagrad (a step a sequence) or lbfgs."),
+        str, option("--method", "METHOD", "adagrad (one step per sequence) or lbfgs.")
     ] = METHODS[0],
     epochs: Annotated[
         int,
-        typer.Option(
-            "--epochs",
-            metavar="N",
-            help="How often to go through DATA; with lbfgs, how often contexts are selected.",
-        ),
+        option("--epochs", "N", "Passes over DATA; with lbfgs, selections of contexts."),
     ] = 5,
     step: Annotated[
-        float | None,
-        typer.Option(
-            "--step",
-            metavar="X",
-            help="The size of AdaGrad's steps.",
-            show_default="0.2",
-        ),
+        float | None, option("--step", "X", "Step size of AdaGrad.", default="0.2")
     ] = None,
     delta: Annotated[
         float | None,
-        typer.Option(
+        option(
             "--delta",
-            metavar="X",
-            help="What AdaGrad adds to the root of sums of squares: more with many rare features.",
-            show_default="0.1",
+            "X",
+            "Added to AdaGrad's root of summed squares; more helps with many rare features.",
+            default="0.1",
         ),
     ] = None,
     l2: Annotated[
         float | None,
-        typer.Option(
-            "--l2",
-            metavar="X",
-            help="The penalty of lbfgs: X/2 times the squares of the weights.",
-            show_default="0",
-        ),
+        option("--l2", "X", "Penalty of lbfgs: X/2 times the squared weights.", default="0"),
     ] = None,
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", help="In which order sequences are seen.")
-    ] = 0,
-    form: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            metavar="FORM",
-            help="What DATA has: features, or conll (words and tags in columns).",
-        ),
-    ] = FORMS[0],
+    seed: Annotated[int, option("--seed", "N", "Seed of the order of sequences.")] = 0,
+    form: Annotated[str, option("--from", "FORM", _FORM)] = FORMS[0],
     as_json: JsonOption = False,
 ) -> None:
-    """Train a tagger on tagged sequences. Ctrl-C keeps what finished epochs made."""
-    from inout.cli.progress import status
-
+    """Train a tagger on labelled sequences. Ctrl-C keeps the result of finished epochs."""
     options: dict[str, Any] = {
-        "order": _most("--order", count("--order", order, 1)),
-        "size": _size(size),
+        "order": count("--order", order, 1, MOST),
+        "size": count("--size", size, 0, MOST),
         "memory": _memory(memory, order, beam),
         "beam": beam,
         "method": choice("--method", method, METHODS),
@@ -204,21 +158,22 @@ def train(
     check_seed(seed)
     read_as: Any = choice("--from", form, FORMS)
     if learn_escape and not beam:
-        raise ArgumentError("--learn-escape needs --beam: contexts leave nothing out")
+        raise ArgumentError("needs --beam: contexts drop nothing", argument="--learn-escape")
     if method == "lbfgs":
-        _refuse(step, "--step", "is AdaGrad's. Got --method lbfgs")
-        _refuse(delta, "--delta", "is AdaGrad's. Got --method lbfgs")
-        options["l2"] = _least("--l2", 0.0 if l2 is None else l2, 0)
+        refuse({"--step": step, "--delta": delta}, "needs --method adagrad. Got lbfgs")
+        options["l2"] = _finite("--l2", 0.0 if l2 is None else l2)
     else:
-        _refuse(l2, "--l2", "needs --method lbfgs. Got --method adagrad")
-        options["step"] = _least("--step", 0.2 if step is None else step, 0, above=True)
-        options["delta"] = _least("--delta", 0.1 if delta is None else delta, 0, above=True)
+        refuse({"--l2": l2}, "needs --method lbfgs. Got adagrad")
+        options["step"] = _finite("--step", 0.2 if step is None else step, above=True)
+        options["delta"] = _finite("--delta", 0.1 if delta is None else delta, above=True)
     with status() as line:
         from inout.cli.contexts import reading
-        from inout.io import check_writable
+        from inout.io.files import check_writable
 
         if out == reading.STANDARD_INPUT:
-            raise ArgumentError("-o must be a file: a model is no text to be printed. Got -")
+            raise ArgumentError(
+                "must be a file: a model is not text to print. Got -", argument="-o"
+            )
         check_writable(out)
         files = [*data, *([] if dev is None else [dev])]
         reading.check_files(files)
@@ -248,46 +203,28 @@ def tag(
     model: ModelArgument,
     data: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="DATA",
-            help="Files with sequences, plain, .xz or .gz; - or none is standard input.",
-            show_default=False,
-        ),
+        argument("DATA", "Files of sequences, plain, .xz or .gz. Default: stdin."),
     ] = None,
     confidence: Annotated[
-        bool,
-        typer.Option(
-            "--confidence",
-            metavar=FLAG,
-            help="A line # confidence P before each sequence: the probability of its labels.",
-        ),
+        bool, flag("--confidence", "Print a line # confidence P before each sequence.")
     ] = False,
     marginals: Annotated[
-        bool,
-        typer.Option(
-            "--marginals", metavar=FLAG, help="The probabilities of all labels of a position."
-        ),
+        bool, flag("--marginals", "Print the probabilities of all labels of each position.")
     ] = False,
     at_least: Annotated[
         float | None,
-        typer.Option(
-            "--at-least",
-            metavar="P",
-            help="Sequences of less confidence get ? for each label.",
-        ),
+        option("--at-least", "P", "Print ? for the labels of less confident sequences."),
     ] = None,
     size: SizeOption = None,
     form: FormOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The labels of sequences, with their probabilities."""
-    from inout.cli.progress import status
-
+    """Label sequences, with probabilities."""
     if at_least is not None:
-        _share("--at-least", at_least)
+        share("--at-least", at_least)
     if size is not None:
-        _size(size)
-    read_as: Any = None if form is None else choice("--from", form, FORMS)
+        count("--size", size, 0, MOST)
+    read_as = optional_choice("--from", form, FORMS)
     files = data or ["-"]
     with status() as line:
         from inout.cli.contexts import reading
@@ -312,49 +249,36 @@ def tag(
 @app.command(epilog=CURVE_EXAMPLES)
 def curve(
     model: ModelArgument,
-    data: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="DATA", help="Files with tagged sequences, plain, .xz or .gz; - is stdin."
-        ),
-    ],
+    data: TaggedArgument,
     precision: Annotated[
-        float,
-        typer.Option("--precision", metavar="P", help="Say how much can be answered that well."),
+        float, option("--precision", "P", "Show how much can be answered at this precision.")
     ] = 0.99,
-    html: Annotated[
-        str | None, typer.Option("--html", metavar="FILE", help="Write a page with the curve.")
-    ] = None,
-    svg: Annotated[
-        str | None, typer.Option("--svg", metavar="FILE", help="Write the curve as a picture.")
-    ] = None,
+    html: Annotated[str | None, option("--html", "FILE", "Write a page with the curve.")] = None,
+    svg: Annotated[str | None, option("--svg", "FILE", "Write the curve as SVG.")] = None,
     also: Annotated[
-        list[str] | None,
-        typer.Option("--also", metavar="MODEL", help="Another model to compare. Repeatable."),
+        list[str] | None, option("--also", "MODEL", "Another model to compare. Repeatable.")
     ] = None,
     size: SizeOption = None,
     form: FormOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """How precise a tagger is if it may leave out what it is not sure of."""
-    from inout.cli.progress import status
-
-    _share("--precision", precision)
+    """Measure how precise a tagger is if it may skip what it is not sure of."""
+    share("--precision", precision)
     if size is not None:
-        _size(size)
-    read_as: Any = None if form is None else choice("--from", form, FORMS)
+        count("--size", size, 0, MOST)
+    read_as = optional_choice("--from", form, FORMS)
     models = [model, *(also or [])]
     with status() as line:
         from inout.cli.contexts import reading
-        from inout.io import check_writable
+        from inout.io.files import check_writable
 
         if also and "-" in data:
-            raise ArgumentError("DATA must be files where there are several models. Got -")
+            raise ArgumentError("must be files if there are several models. Got -", argument="DATA")
         reading.check_files([*models, *data])
-        for option, path in (("--html", html), ("--svg", svg)):
+        for name, path in (("--html", html), ("--svg", svg)):
             if path is not None:
                 check_writable(path)
-                reading.refuse_as_output(option, path, [*models, *data])
+                reading.refuse_as_output(name, path, [*models, *data])
         if html is not None and html == svg:
             raise ArgumentError(f"--html and --svg must be two files. Got {html} for both")
         line.say(f"reading {model}")
@@ -375,39 +299,22 @@ def _memory(given: str | None, order: int, beam: bool) -> int | str | None:
     if given == NO_BOUND:
         return None
     if beam:
-        raise ArgumentError(f"--memory must be none with --beam, which keeps all. Got {given!r}")
+        raise ArgumentError(
+            f"must be none with --beam, which remembers all. Got {given!r}", argument="--memory"
+        )
     least = max(order - 1, 1)
     if not given.isascii() or not given.isdigit() or int(given) < least:
         raise ArgumentError(
-            f"--memory must be an integer of at least {least} (n-grams of order {order} need "
-            f"that), or none. Got {given!r}"
+            f"must be an integer of at least {least}, which n-grams of order {order} need, or "
+            f"none. Got {given!r}",
+            argument="--memory",
         )
-    return _most("--memory", int(given))
+    return count("--memory", int(given), least, MOST)
 
 
-def _size(given: int) -> int:
-    return _most("--size", count("--size", given, 0))
-
-
-def _most(option: str, given: int) -> int:
-    if given > MOST:
-        raise ArgumentError(f"{option} must be at most {MOST}. Got {given}")
-    return given
-
-
-def _refuse(given: object, option: str, why: str) -> None:
-    if given is not None:
-        raise ArgumentError(f"{option} {why}")
-
-
-def _least(option: str, given: float, least: float, above: bool = False) -> float:
-    if not (least < given if above else least <= given) or given == float("inf"):
-        words = f"a finite number {'above' if above else 'of at least'} {least:g}"
-        raise ArgumentError(f"{option} must be {words}. Got {given}")
-    return given
-
-
-def _share(option: str, given: float) -> float:
-    if not 0 <= given <= 1:
-        raise ArgumentError(f"{option} must be a probability, from 0 to 1. Got {given}")
+def _finite(name: str, given: float, above: bool = False) -> float:
+    """`given` where it is finite and at least, or above, 0."""
+    if not (given > 0 if above else given >= 0) or given == float("inf"):
+        words = f"a finite number {'above' if above else 'of at least'} 0"
+        raise ArgumentError(f"must be {words}. Got {given}", argument=name)
     return given

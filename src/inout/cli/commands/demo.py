@@ -6,7 +6,9 @@ import tempfile
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from inout._core.errors import FileError
+from inout.cli.commands.options import option
+from inout.cli.progress import status
 
 PAGE = "inout-demo.html"
 
@@ -17,7 +19,7 @@ EXAMPLES = """[bold]Examples[/bold]
 """
 
 NEXT = [
-    ("inout parse english", "sentences of your own, one a line"),
+    ("inout parse english", "parse sentences of your own, one per line"),
     ("inout em --help", "train a grammar of your own"),
     ("inout programs", "inside algorithms as equations"),
     ("inout --help", "all commands"),
@@ -28,28 +30,27 @@ NEXT = [
 def demo(
     html: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--html",
-            metavar="FILE",
-            help=f"Where to write the page with drawings. Otherwise it is {PAGE}, here or, where "
-            "that may not be written, in a new temporary directory.",
+            "FILE",
+            f"Where to write the page with drawings. Default: {PAGE} here, or in a new temporary "
+            "directory if this one is not writable.",
         ),
     ] = None,
 ) -> None:
-    """Parse sentences that mean several things, then train a grammar; takes some ten seconds."""
-    from inout.cli.progress import status
-
+    """Parse ambiguous sentences, then train a grammar; takes about ten seconds."""
     with status() as line:
         from rich.text import Text
 
+        from inout.io.files import check_writable, write_text
+
+        if html is not None:
+            check_writable(html)
         from inout.cli.demo import ambiguity, learning, lesson_text, page, surprise
         from inout.cli.paper import Paper
         from inout.grammars import library
         from inout.grammars.parser.parser import Parser
-        from inout.io import check_writable, write_text
 
-        if html is not None:
-            check_writable(html)
         line.prepare("demo")
         line.say("parsing")
         english = library.load("english")
@@ -58,15 +59,14 @@ def demo(
         surprisals = surprise.surprisals(parser)
     paper = Paper()
     paper.sentence(
-        f"A small grammar of English ({len(english):,} rules) reads sentences that mean several "
-        "things.",
+        f"A small grammar of English ({len(english):,} rules) parses ambiguous sentences."
     )
     ambiguity.print_ambiguity(paper, found)
     surprise.print_surprisals(paper, surprisals)
     lesson_text.print_task(paper)
     lesson = learning.learn(english)
     lesson_text.print_lesson(paper, lesson)
-    where = html or _place()
+    where = html or _default_page()
     write_text(where, page.as_html(found, surprisals, lesson))
     paper.heading("Where to go next")
     paper.pairs(NEXT, indent=3)
@@ -75,10 +75,9 @@ def demo(
     paper.console.print(Text(f"wrote {where}: open it in a browser"), soft_wrap=True)
 
 
-def _place() -> str:
-    """Where the page goes if nobody says: here, or where everybody may write."""
-    from inout._core.errors import FileError
-    from inout.io import check_writable
+def _default_page() -> str:
+    """A file here, or where everybody may write."""
+    from inout.io.files import check_writable
 
     try:
         check_writable(PAGE)

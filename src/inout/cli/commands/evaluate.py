@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
-
 from inout._core.errors import ArgumentError
-from inout.cli.commands.options import FLAG, JsonOption, count
+from inout.cli.commands.options import JsonOption, argument, count, flag, option
+from inout.cli.progress import status
 
 EXAMPLES = """A sentence without a parse is an empty line or (()); its gold brackets count as \
 missed.
@@ -22,69 +21,38 @@ missed.
 
 
 def evaluate(
-    gold: Annotated[str, typer.Argument(metavar="GOLD", help="A treebank: trees in brackets.")],
-    parses: Annotated[
-        str,
-        typer.Argument(
-            metavar="PARSES", help="A tree a line, in the same order; - is standard input."
-        ),
-    ],
+    gold: Annotated[str, argument("GOLD", "Treebank in brackets.")],
+    parses: Annotated[str, argument("PARSES", "One tree per line, in the same order; - is stdin.")],
     cutoff: Annotated[
-        int,
-        typer.Option("--cutoff", metavar="N", help="A row for the sentences up to N words."),
+        int, option("--cutoff", "N", "Also score the sentences of up to N words.")
     ] = 40,
-    width: Annotated[
-        int, typer.Option("--width", metavar="N", help="Lengths of sentences in each row.")
-    ] = 10,
+    width: Annotated[int, option("--width", "N", "Range of lengths in each row.")] = 10,
     punctuation: Annotated[
-        bool,
-        typer.Option(
-            "--punctuation", metavar=FLAG, help="Let punctuation count, which evalb leaves out."
-        ),
+        bool, flag("--punctuation", "Count punctuation, which evalb ignores.")
     ] = False,
-    root: Annotated[
-        bool,
-        typer.Option("--root", metavar=FLAG, help="Let the bracket of the root count (TOP, ROOT)."),
-    ] = False,
+    root: Annotated[bool, flag("--root", "Count the root bracket (TOP, ROOT).")] = False,
     functions: Annotated[
-        bool, typer.Option("--functions", metavar=FLAG, help="NP-SBJ is no NP.")
+        bool, flag("--functions", "Tell labels with function tags apart: NP-SBJ is not NP.")
     ] = False,
     skip_failures: Annotated[
-        bool,
-        typer.Option(
-            "--skip-failures",
-            metavar=FLAG,
-            help="Leave out sentences without a parse, as evalb does.",
-        ),
+        bool, flag("--skip-failures", "Skip sentences without a parse, as evalb does.")
     ] = False,
-    untagged: Annotated[
-        bool,
-        typer.Option("--untagged", metavar=FLAG, help="Words need no tag of their own."),
-    ] = False,
+    untagged: Annotated[bool, flag("--untagged", "Allow words without a tag.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Parses compared with a treebank (PARSEVAL, as evalb does): brackets, exact match, tags."""
-    from inout.cli.progress import status
-
+    """Score parses against a treebank (PARSEVAL, as evalb does): brackets, exact match, tags."""
     count("--cutoff", cutoff, 1)
     count("--width", width, 1)
     if gold == parses == "-":
-        raise ArgumentError("only one of GOLD and PARSES can come from standard input")
+        raise ArgumentError("only one of GOLD and PARSES can be standard input")
     with status() as line:
         from inout.cli.grammars import evaluate as report
 
         line.say("comparing")
-        scores = report.evaluate(
-            gold,
-            parses,
-            report.options(
-                punctuation=punctuation,
-                root=root,
-                functions=functions,
-                skip_failures=skip_failures,
-            ),
-            untagged,
+        counted = report.options(
+            punctuation=punctuation, root=root, functions=functions, skip_failures=skip_failures
         )
+        scores = report.evaluate(gold, parses, counted, untagged)
     for note in report.notes(scores):
         print(f"note: {note}", file=sys.stderr)
     if as_json:

@@ -1,22 +1,33 @@
-"""`inout induce`."""
+"""`inout induce`: a grammar, or a latent model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-import typer
-
 from inout._core.errors import ArgumentError
-from inout.cli.commands.options import FLAG, FORMATS, check_seed, choice, count
+from inout.cli.commands.options import (
+    FORMATS,
+    ToOption,
+    argument,
+    check_seed,
+    choice,
+    count,
+    flag,
+    option,
+    optional_choice,
+    refuse,
+    share,
+)
+from inout.cli.progress import status
 
-EXAMPLES = """Trees are cleaned of function tags and traces, and binarised. Rare words share their \
+EXAMPLES = """Function tags and traces are removed and trees are binarised. Rare words share their \
 counts with classes of unknown words (UNK-LC-ed), which stand for words that the grammar does not \
 know.
 
-With --latent N each label has up to N latent values, which the grammar learns by itself: by \
-moments (--method spectral, one pass) or by EM on the trees (--method em). Such a model is not \
-text, and `inout parse --model` reads it.
+With --latent N each label has up to N latent values, learned by moments (--method spectral, one \
+pass) or by EM on the trees (--method em). The model is not a text file; `inout parse --model` \
+reads it.
 
 [bold]Examples[/bold]
 
@@ -30,7 +41,7 @@ text, and `inout parse --model` reads it.
 ALL = "all"
 METHODS = ("spectral", "em")
 STARTS = ("split", "random", "spectral")
-LATENT_PANEL = "Latent models"
+LATENT = "Latent models"
 SHARE, ROOT = 0.5, "TOP"
 ITERATIONS = 50  # as in `inout.learning.latent_grammars`
 
@@ -38,181 +49,149 @@ ITERATIONS = 50  # as in `inout.learning.latent_grammars`
 def induce(
     treebanks: Annotated[
         list[str],
-        typer.Argument(metavar="TREEBANK", help="Files with trees in brackets, plain, .xz or .gz."),
+        argument("TREEBANK", "Files of trees in brackets, plain, .xz or .gz; - is stdin."),
     ],
     out: Annotated[
-        str | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help="Where to write it, instead of standard output; --latent needs it.",
-        ),
+        str | None, option("--out -o", "FILE", "Output file. Default: stdout, not with --latent.")
     ] = None,
-    to: Annotated[
-        str | None,
-        typer.Option(
-            "--to",
-            metavar="FORMAT",
-            help="nltk, lines, wsj or json. Taken from the name of the file unless told.",
-        ),
-    ] = None,
+    to: ToOption = None,
     horizontal: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--horizontal",
-            metavar="N",
-            help="How many siblings the new nodes of binary trees remember; or all.",
-            show_default="2; 0 with --latent",
+            "N",
+            "Horizontal order: siblings that binarised nodes remember; or all.",
+            default="2; 0 with --latent",
         ),
     ] = None,
     vertical: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--vertical",
-            metavar="N",
-            help="How many generations labels remember: 1 only their own, 2 the parent too.",
-            show_default="2; 1 with --latent",
+            "N",
+            "Vertical order: 1 for plain labels, 2 to remember the parent.",
+            default="2; 1 with --latent",
         ),
     ] = None,
-    left: Annotated[
-        bool, typer.Option("--left", metavar=FLAG, help="Binarise from the left.")
-    ] = False,
-    nary: Annotated[
-        bool, typer.Option("--nary", metavar=FLAG, help="Keep long rules as they are.")
-    ] = False,
-    tags: Annotated[
-        bool, typer.Option("--tags", metavar=FLAG, help="Tags of words remember parents too.")
-    ] = False,
+    left: Annotated[bool, flag("--left", "Binarise from the left.")] = False,
+    nary: Annotated[bool, flag("--nary", "Do not binarise.")] = False,
+    tags: Annotated[bool, flag("--tags", "Tags of words remember their parents too.")] = False,
     unknown_threshold: Annotated[
-        int,
-        typer.Option(
-            "--unknown-threshold", metavar="N", help="Words seen at most N times count as rare."
-        ),
+        int, option("--unknown-threshold", "N", "Words seen at most N times are rare.")
     ] = 1,
     unknown_share: Annotated[
         float | None,
-        typer.Option(
+        option(
             "--unknown-share",
-            metavar="X",
-            help="The share of a rare word's count that its class gets, from 0 to 1.",
-            show_default=str(SHARE),
+            "X",
+            "Share of a rare word's count that its class gets, from 0 to 1.",
+            default=str(SHARE),
         ),
     ] = None,
     start: Annotated[
-        str | None,
-        typer.Option("--start", metavar="SYMBOL", help="The label of the root.", show_default=ROOT),
+        str | None, option("--start", "SYMBOL", "Label of the root.", default=ROOT)
     ] = None,
-    raw: Annotated[
-        bool, typer.Option("--raw", metavar=FLAG, help="Keep function tags and traces.")
-    ] = False,
+    raw: Annotated[bool, flag("--raw", "Keep function tags and traces.")] = False,
     latent: Annotated[
         int | None,
-        typer.Option(
-            "--latent",
-            metavar="N",
-            help="A model with up to N latent values for each label, instead of a grammar.",
-            rich_help_panel=LATENT_PANEL,
+        option(
+            "--latent", "N", "Train a model with up to N latent values per label.", panel=LATENT
         ),
     ] = None,
     method: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--method",
-            metavar="METHOD",
-            help="spectral (moments, one pass) or em (the likelihood of the trees).",
-            rich_help_panel=LATENT_PANEL,
-            show_default=METHODS[0],
+            "METHOD",
+            "spectral (moments, one pass) or em (likelihood of the trees).",
+            default=METHODS[0],
+            panel=LATENT,
         ),
     ] = None,
     em_start: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--em-start",
-            metavar="START",
-            help="Where EM starts: split (values are doubled again and again), random, or "
-            "spectral (clusters of the vectors of --method spectral).",
-            rich_help_panel=LATENT_PANEL,
-            show_default=STARTS[0],
+            "START",
+            "Starting point of EM: split (double the values again and again), random, or spectral "
+            "(clusters of the vectors of --method spectral).",
+            default=STARTS[0],
+            panel=LATENT,
         ),
     ] = None,
     iterations: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--iterations",
-            metavar="N",
-            help="Iterations of EM at most, after each split or in all.",
-            rich_help_panel=LATENT_PANEL,
-            show_default=str(ITERATIONS),
+            "N",
+            "Most iterations of EM, after each split or in all.",
+            default=str(ITERATIONS),
+            panel=LATENT,
         ),
     ] = None,
     restarts: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--restarts",
-            metavar="N",
-            help="With --em-start random: N further points, of which the best is kept.",
-            rich_help_panel=LATENT_PANEL,
-            show_default="0",
+            "N",
+            "With --em-start random: start from N more points, and keep the best.",
+            default="0",
+            panel=LATENT,
         ),
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(
-            "--seed",
-            metavar="N",
-            help="Another number makes other random choices.",
-            rich_help_panel=LATENT_PANEL,
-            show_default="the same every time",
-        ),
+        option("--seed", "N", "Seed of random choices.", default="always the same", panel=LATENT),
     ] = None,
 ) -> None:
-    """A grammar read off a treebank, with Markovisation and unknown words; or a latent model."""
+    """Read a grammar off a treebank, with Markovisation; or train a latent model on it."""
     siblings = _siblings(horizontal or ("2" if latent is None else "0"))
     generations = vertical if vertical is not None else 2 if latent is None else 1
     count("--vertical", generations, 1)
     count("--unknown-threshold", unknown_threshold, 0)
-    direction: Any = "left" if left else "right"
+    orders = {"horizontal": siblings, "vertical": generations}
+    about: dict[str, Any] = orders | {"direction": "left" if left else "right"}
     of_em = {"--em-start": em_start, "--iterations": iterations, "--restarts": restarts}
-    if latent is not None:
-        _refuse(
-            {"--to": to, "--nary": nary, "--tags": tags, "--unknown-share": unknown_share}
-            | {"--start": start, "--raw": raw},
-            "is not for latent models: it cannot go with --latent",
+    if latent is None:
+        refuse(
+            {"--method": method, "--seed": seed} | of_em,
+            "is for latent models: it needs --latent N",
         )
-        if out is None or out == "-":
-            raise ArgumentError("--latent needs -o FILE: a model is not text to print")
-        count("--latent", latent, 1)
-        check_seed(seed)
-        way = choice("--method", method or METHODS[0], METHODS)
-        orders = {"horizontal": siblings, "vertical": generations, "direction": direction}
-        options = _em_options(way, of_em)
-        _induce_latent(treebanks, out, latent, way, seed, options, orders, unknown_threshold)
+        rare = share("--unknown-share", SHARE if unknown_share is None else unknown_share)
+        options: dict[str, Any] = {"unknown_threshold": unknown_threshold, "unknown_share": rare}
+        options |= {"start": ROOT if start is None else start, "clean": not raw}
+        about |= {"tags": tags, "binary": not nary}
+        _induce_grammar(treebanks, out, optional_choice("--to", to, FORMATS), about, options)
         return
-    _refuse(
-        {"--method": method, "--seed": seed} | of_em, "is for latent models: it needs --latent N"
-    )
-    share = SHARE if unknown_share is None else unknown_share
-    if not 0 <= share <= 1:
-        raise ArgumentError(f"--unknown-share must be from 0 to 1. Got {share}")
-    target: Any = None if to is None else choice("--to", to, FORMATS)
-    from inout.cli.progress import status
+    of_grammars = {"--to": to, "--nary": nary, "--tags": tags, "--unknown-share": unknown_share}
+    refuse(of_grammars | {"--start": start, "--raw": raw}, "cannot be used with --latent")
+    if out is None or out == "-":
+        raise ArgumentError("needs -o FILE: a model is not text to print", argument="--latent")
+    count("--latent", latent, 1)
+    check_seed(seed)
+    way = choice("--method", method or METHODS[0], METHODS)
+    settings = _em_options(way, of_em)
+    _induce_latent(treebanks, out, latent, way, seed, settings, about, unknown_threshold)
 
+
+def _induce_grammar(
+    treebanks: Sequence[str],
+    out: str | None,
+    format: str | None,
+    markovisation: dict[str, Any],
+    options: dict[str, Any],
+) -> None:
+    """Read a grammar off the treebanks and write it."""
     with status() as line:
         from inout.cli.grammars.induce import read_treebanks, refuse_treebank_as_output
         from inout.cli.grammars.output import check_output, put_grammar
-        from inout.grammars import Grammar, Markovisation
+        from inout.grammars.grammar import Grammar
+        from inout.grammars.markovisation import Markovisation
 
-        target = check_output(out, target, default="json")
+        target = check_output(out, format, default="json")
         refuse_treebank_as_output(treebanks, out)
-        made = Grammar.from_treebank(
-            read_treebanks(treebanks, line),
-            Markovisation(siblings, generations, direction, tags, binary=not nary),
-            unknown_threshold=unknown_threshold,
-            unknown_share=share,
-            start=ROOT if start is None else start,
-            clean=not raw,
-        )
+        trees = read_treebanks(treebanks, line)
+        made = Grammar.from_treebank(trees, Markovisation(**markovisation), **options)
         line.say("writing")
         text = made.to_text(target)
     put_grammar(out, text, made)
@@ -225,29 +204,27 @@ def _induce_latent(
     method: Any,
     seed: int | None,
     options: dict[str, Any],
-    orders: dict[str, Any],
+    markovisation: dict[str, Any],
     unknown_threshold: int,
 ) -> None:
     """Train a model of the treebanks and write it."""
     from time import monotonic
 
-    from inout.cli.progress import status
-
     began = monotonic()
     with status() as line:
         from inout.cli.grammars.induce import read_treebanks, refuse_treebank_as_output
-        from inout.io import check_writable
+        from inout.io.files import check_writable
 
         check_writable(out)
         refuse_treebank_as_output(treebanks, out)
         trees = read_treebanks(treebanks, line)
-
         from inout.cli.grammars.induce_latent import put_model, train
-        from inout.grammars import Markovisation
+        from inout.grammars.markovisation import Markovisation
         from inout.latent.training_set import TrainingSet
 
-        data = TrainingSet.of(trees, Markovisation(**orders), unknown_threshold=unknown_threshold)
-    about = {**orders, "unknown_threshold": unknown_threshold}
+        given = Markovisation(**markovisation)
+        data = TrainingSet.of(trees, given, unknown_threshold=unknown_threshold)
+    about = markovisation | {"unknown_threshold": unknown_threshold}
     made = train(data, latent, method, seed=seed, options=options, about=about)
     put_model(out, made, began)
 
@@ -255,13 +232,12 @@ def _induce_latent(
 def _em_options(method: str, given: dict[str, Any]) -> dict[str, Any]:
     """The options of `fit_latent_em`; refused where the method has none of them."""
     if method != "em":
-        _refuse(given, f"needs --method em. Got --method {method}")
+        refuse(given, f"needs --method em. Got --method {method}")
         return {}
     start = choice("--em-start", given["--em-start"] or STARTS[0], STARTS)
     iterations, restarts = given["--iterations"], given["--restarts"]
     if start != "random":
-        why = f"needs --em-start random, the only one with other points. Got {start}"
-        _refuse({"--restarts": restarts}, why)
+        refuse({"--restarts": restarts}, f"needs --em-start random. Got {start}")
     return {
         "start": start,
         "iterations": count("--iterations", ITERATIONS if iterations is None else iterations, 0),
@@ -269,16 +245,11 @@ def _em_options(method: str, given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _refuse(given: dict[str, Any], why: str) -> None:
-    """Raise for the first of these options that was given."""
-    for option, value in given.items():
-        if value is not None and value is not False:
-            raise ArgumentError(f"{option} {why}")
-
-
 def _siblings(given: str) -> int | None:
     if given == ALL:
         return None
     if not given.isascii() or not given.isdigit():
-        raise ArgumentError(f"--horizontal must be an integer of at least 0, or all. Got {given!r}")
+        raise ArgumentError(
+            f"must be an integer of at least 0, or all. Got {given!r}", argument="--horizontal"
+        )
     return int(given)

@@ -1,17 +1,14 @@
-"""Options that several commands have."""
+"""Options of the command: how they are declared, those that several commands share, checks."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from inout._core.errors import ArgumentError
 from inout.cli.names import did_you_mean
-
-# Without it typer writes <bool> behind a flag, as if it took a value.
-FLAG = " "
 
 FORMATS = ("nltk", "lines", "wsj", "json")
 
@@ -19,59 +16,67 @@ GRAMMARS = "Grammars, sentences, treebanks"
 SEQUENCES = "Labels of sequences"
 EQUATIONS = "Equations"
 
-HtmlOption = Annotated[
-    str | None,
-    typer.Option("--html", metavar="FILE", help="Write a page with drawings to FILE."),
-]
+
+def argument(metavar: str, help: str) -> Any:
+    """A positional argument."""
+    return typer.Argument(metavar=metavar, help=help, show_default=False)
+
+
+def option(
+    names: str, metavar: str, help: str, *, default: str | None = None, panel: str | None = None
+) -> Any:
+    """An option with a value; `default` describes one that depends on other options."""
+    return typer.Option(
+        *names.split(),
+        metavar=metavar,
+        help=help,
+        show_default=True if default is None else default,
+        rich_help_panel=panel,
+    )
+
+
+def flag(name: str, help: str) -> Any:
+    """An option without a value."""
+    # Without a metavar typer writes <bool> behind the flag, as if it took a value.
+    return typer.Option(name, metavar=" ", help=help)
+
+
 GrammarArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="GRAMMAR",
-        help="A file with a grammar, or a name from the library (english); - is standard input.",
-    ),
+    str, argument("GRAMMAR", "Grammar file, or a name from the library (english); - is stdin.")
 ]
 SentencesArgument = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="FILE",
-        help="Files with a sentence a line, words separated by spaces; - or none is standard "
-        "input.",
-        show_default=False,
-    ),
+    argument("FILE", "Files with one sentence per line, words separated by spaces; default stdin."),
+]
+TaggedArgument = Annotated[
+    list[str], argument("DATA", "Files of labelled sequences, plain, .xz or .gz; - is stdin.")
 ]
 SentenceOption = Annotated[
-    list[str] | None,
-    typer.Option("--sentence", metavar="WORDS", help="A sentence, instead of files. Repeatable."),
+    list[str] | None, option("--sentence", "WORDS", "Sentence, instead of files. Repeatable.")
 ]
 FormatOption = Annotated[
     str | None,
-    typer.Option(
-        "--from",
-        metavar="FORMAT",
-        help="The format of the grammar: nltk, lines, wsj or json. Found by the content unless "
-        "told.",
-    ),
+    option("--from", "FORMAT", "Format of the grammar: nltk, lines, wsj, json. Default: detected."),
+]
+ToOption = Annotated[
+    str | None,
+    option("--to", "FORMAT", "Output format: nltk, lines, wsj, json. Default: by the file name."),
 ]
 StartOption = Annotated[
-    str | None,
-    typer.Option("--start", metavar="SYMBOL", help="The start symbol, instead of the file's."),
+    str | None, option("--start", "SYMBOL", "Start symbol, instead of the grammar's own.")
 ]
 DuplicatesOption = Annotated[
-    bool,
-    typer.Option(
-        "--add-duplicates",
-        metavar=FLAG,
-        help="Add up the weights of a rule that stands there twice, which is an error otherwise.",
-    ),
+    bool, flag("--add-duplicates", "Add up the weights of duplicate rules (default: an error).")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", metavar=FLAG, help="Print JSON for a machine.")]
+JsonOption = Annotated[bool, flag("--json", "Print JSON.")]
+HtmlOption = Annotated[str | None, option("--html", "FILE", "Write a page with drawings.")]
+SeedOption = Annotated[int | None, option("--seed", "N", "Seed of the samples.", default="random")]
 MaxWordsOption = Annotated[
     int,
-    typer.Option(
+    option(
         "--max-words",
-        metavar="N",
-        help="Leave out sentences of more words; time grows with the cube of the length, memory "
-        "with its square.",
+        "N",
+        "Skip longer sentences: time is cubic in the length, memory quadratic.",
     ),
 ]
 MAX_WORDS = 300
@@ -83,17 +88,39 @@ def choice(option: str, given: str, known: Collection[str]) -> str:
         return given
     names = list(known)
     listed = f"{', '.join(names[:-1])} or {names[-1]}"
-    raise ArgumentError(f"{option} must be {listed}. Got {given!r}{did_you_mean(given, names)}")
+    hint = did_you_mean(given, names)
+    raise ArgumentError(f"must be {listed}. Got {given!r}{hint}", argument=option)
+
+
+def optional_choice(option: str, given: str | None, known: Collection[str]) -> Any:
+    """The same, where the option may be missing."""
+    return None if given is None else choice(option, given, known)
 
 
 def check_seed(given: int | None) -> None:
     """Refuse a seed that torch has no room for."""
     if given is not None and not -(2**63) <= given < 2**63:
-        raise ArgumentError(f"--seed must be an integer of 64 bits. Got {given}")
+        raise ArgumentError(f"must be a 64-bit integer. Got {given}", argument="--seed")
 
 
-def count(option: str, given: int, least: int) -> int:
-    """`given` where it is large enough."""
+def count(option: str, given: int, least: int, most: int | None = None) -> int:
+    """`given` where it is neither too small nor too large."""
     if given < least:
-        raise ArgumentError(f"{option} must be at least {least}. Got {given}")
+        raise ArgumentError(f"must be at least {least}. Got {given}", argument=option)
+    if most is not None and given > most:
+        raise ArgumentError(f"must be at most {most}. Got {given}", argument=option)
     return given
+
+
+def share(option: str, given: float) -> float:
+    """`given` where it is a probability."""
+    if not 0 <= given <= 1:
+        raise ArgumentError(f"must be from 0 to 1. Got {given}", argument=option)
+    return given
+
+
+def refuse(given: dict[str, Any], why: str) -> None:
+    """Raise for the first of these options that was given."""
+    for name, value in given.items():
+        if value is not None and value is not False:
+            raise ArgumentError(why, argument=name)

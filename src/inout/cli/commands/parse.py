@@ -1,27 +1,38 @@
-"""`inout parse`."""
+"""`inout parse`: by a grammar, or by a latent model."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-import typer
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 from inout._core.errors import ArgumentError
 from inout.cli.commands.options import (
-    FLAG,
     MAX_WORDS,
     DuplicatesOption,
     FormatOption,
     HtmlOption,
     JsonOption,
     MaxWordsOption,
+    SeedOption,
     SentenceOption,
     SentencesArgument,
     StartOption,
+    argument,
     check_seed,
     choice,
     count,
+    flag,
+    option,
+    optional_choice,
+    refuse,
 )
+from inout.cli.progress import status
+
+if TYPE_CHECKING:
+    from inout.cli.grammars.answers import Answer, Request
+    from inout.cli.grammars.loading import Line
+    from inout.cli.progress import Line as StatusLine
+    from inout.grammars.grammar import Grammar
 
 EXAMPLES = """[bold]Examples[/bold]
 
@@ -41,62 +52,46 @@ THRESHOLD, NO_PRUNING = "1e-5", "none"
 def parse(
     grammar: Annotated[
         str | None,
-        typer.Argument(
-            metavar="GRAMMAR",
-            help="A file with a grammar, or a latent model, or a name from the library (english); "
-            "- is standard input. Not with --model.",
-            show_default=False,
+        argument(
+            "GRAMMAR",
+            "Grammar file, latent model, or a name from the library (english); - is stdin. Not "
+            "with --model.",
         ),
     ] = None,
     files: SentencesArgument = None,
     sentence: SentenceOption = None,
     model: Annotated[
-        str | None,
-        typer.Option("--model", metavar="MODEL", help="A latent model of `inout induce --latent`."),
+        str | None, option("--model", "MODEL", "Latent model of `inout induce --latent`.")
     ] = None,
-    k: Annotated[int, typer.Option("--k", metavar="K", help="How many best trees.")] = 1,
-    samples: Annotated[
-        int,
-        typer.Option("--samples", metavar="N", help="Trees drawn by their probability as well."),
-    ] = 0,
-    seed: Annotated[
-        int | None,
-        typer.Option("--seed", metavar="N", help="Samples: the same number draws the same again."),
-    ] = None,
+    k: Annotated[int, option("--k", "K", "Number of best trees.")] = 1,
+    samples: Annotated[int, option("--samples", "N", "Also draw N trees.")] = 0,
+    seed: SeedOption = None,
     method: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--method",
-            metavar="METHOD",
-            help="Which tree is best: viterbi (most probable), min-risk (most expected "
-            "constituents), max-rule (best product of the expected rules), goodman (most expected "
-            "nodes; latent models only).",
-            show_default="viterbi; max-rule with a latent model, which has no viterbi",
+            "METHOD",
+            "Which tree is best: viterbi (most probable), min-risk (most expected constituents), "
+            "max-rule (largest product of rule posteriors), goodman (most expected nodes; latent "
+            "models only).",
+            default="viterbi; max-rule for latent models, which have no viterbi",
         ),
     ] = None,
     shape: Annotated[
-        str,
-        typer.Option("--format", metavar="FORMAT", help="tree (drawn) or bracketed (one a line)."),
-    ] = "tree",
-    count_trees: Annotated[
-        bool, typer.Option("--count", metavar=FLAG, help="Count all trees, exactly.")
-    ] = False,
+        str, option("--format", "FORMAT", "tree (drawn) or bracketed (one per line).")
+    ] = SHAPES[0],
+    count_trees: Annotated[bool, flag("--count", "Count all trees, exactly.")] = False,
     restore: Annotated[
-        bool,
-        typer.Option(
-            "--restore",
-            metavar=FLAG,
-            help="Undo the Markovisation of `inout induce`: show the treebank's own labels.",
-        ),
+        bool, flag("--restore", "Undo the Markovisation of `inout induce`.")
     ] = False,
     threshold: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--threshold",
-            metavar="X",
-            help="Latent models: leave out what the skeletal rules expect less often than X; 0 or "
-            "none for no pruning, which takes the cube of the length: a minute for 120 words.",
-            show_default=THRESHOLD,
+            "X",
+            "Latent models: prune what the skeletal rules expect less often than X. 0 or none: no "
+            "pruning, which takes about a minute for 120 words.",
+            default=THRESHOLD,
         ),
     ] = None,
     max_words: MaxWordsOption = MAX_WORDS,
@@ -106,48 +101,51 @@ def parse(
     as_json: JsonOption = False,
     html: HtmlOption = None,
 ) -> None:
-    """The best trees of sentences, with their probabilities; samples; counts; the chart."""
-    from inout.cli.progress import status
-
+    """Parse sentences: best trees with their probabilities, samples, counts, charts."""
     count("--k", k, 1)
     count("--samples", samples, 0)
     check_seed(seed)
     count("--max-words", max_words, 1)
-    if method is not None:
-        choice("--method", method, METHODS)
+    optional_choice("--method", method, METHODS)
     choice("--format", shape, SHAPES)
-    least = _threshold(threshold or THRESHOLD)
+    pruning = _threshold(threshold or THRESHOLD)
     if k > 1 and method not in (None, VITERBI):
-        raise ArgumentError(f"--k {k} needs --method viterbi: the others have one best tree")
+        raise ArgumentError(
+            f"{k} needs --method viterbi: others have one best tree", argument="--k"
+        )
     given = list(files or [])
     if model is not None and grammar is not None:
         given, grammar = [grammar, *given], None
     with status() as line:
-        from inout._core.pipeline import begun
-        from inout.cli.grammars.loading import is_model, load_grammar, read_sentences
-        from inout.cli.grammars.parsing import Request, answers
-        from inout.io import check_writable
+        from inout.cli.grammars.answers import Request
+        from inout.cli.grammars.loading import (
+            check_model,
+            is_model,
+            load_grammar,
+            read_sentences,
+        )
+        from inout.io.files import check_writable
 
         if html is not None:
             check_writable(html)
         if grammar is not None and is_model(grammar):
             grammar, model = None, grammar
-        name = model if model is not None else grammar
+        name = grammar if model is None else model
         if name is None:
-            raise ArgumentError("Missing argument 'GRAMMAR', or --model MODEL.")
-        latent = model is not None
-        if latent:
-            refused = {"--count": count_trees, "--from": format, "--start": start}
-            _check_latent(k, method, refused | {"--add-duplicates": add_duplicates})
-        elif threshold is not None or method == GOODMAN:
-            option = "--threshold" if threshold is not None else "--method goodman"
-            raise ArgumentError(f"{option} is for latent models. Got the grammar {name}")
+            raise ArgumentError("missing argument GRAMMAR, or --model MODEL")
+        if model is None:
+            _check_for_grammar(method, threshold)
+        else:
+            of_grammars = {"--count": count_trees, "--from": format, "--start": start}
+            of_grammars |= {"--add-duplicates": add_duplicates}
+            _check_for_model(method, k, of_grammars)
+            check_model(model)
         lines = read_sentences(given, sentence or [], name)
         request = Request(
             k=k,
             samples=samples,
             seed=seed,
-            method=(method or (MAX_RULE if latent else VITERBI)).replace("-", "_"),
+            method=(method or (VITERBI if model is None else MAX_RULE)).replace("-", "_"),
             count=count_trees or html is not None,
             picture=html is not None,
             restore=restore,
@@ -155,26 +153,11 @@ def parse(
             max_words=max_words,
         )
         line.say(f"reading {name}")
-        if latent:
-            from inout.cli.grammars import latent_parsing
-            from inout.latent.decoding.parser import LatentParser
-
-            loaded = latent_parsing.load_model(name)
-            if samples and not loaded.model.is_nonnegative:
-                raise ArgumentError(
-                    "--samples needs a model of probabilities, as --method em makes them. "
-                    f"Got {name}, which has negative parameters"
-                )
-            trees = LatentParser(loaded, threshold=least)
-            line.say("parsing")
-            found = begun(latent_parsing.answers(trees, lines, request), lines)
+        if model is None:
+            loaded = load_grammar(name, format, start, add_duplicates)
+            found = _by_grammar(loaded, lines, request, line)
         else:
-            from inout.grammars.parser.parser import Parser
-
-            parser = Parser(load_grammar(name, format, start, add_duplicates))
-            line.prepare("parse")
-            line.say("parsing")
-            found = begun(answers(parser, lines, request), lines)
+            found = _by_model(model, pruning, lines, request, line)
     from inout.cli.grammars.parse_output import print_answers
 
     print_answers(
@@ -187,6 +170,64 @@ def parse(
     )
 
 
+def _by_grammar(
+    grammar: Grammar, lines: Iterable[Line], request: Request, line: StatusLine
+) -> Iterator[Answer]:
+    """The answers of a grammar."""
+    from inout._core.pipeline import begun
+    from inout.cli.grammars.parse_by_grammar import answers
+    from inout.grammars.parser.parser import Parser
+
+    parser = Parser(grammar)
+    line.prepare("parse")
+    line.say("parsing")
+    return begun(answers(parser, lines, request), lines)
+
+
+def _by_model(
+    path: str, pruning: float | None, lines: Iterable[Line], request: Request, line: StatusLine
+) -> Iterator[Answer]:
+    """The answers of a latent model."""
+    from inout._core.pipeline import begun
+    from inout.cli.grammars.parse_by_model import answers
+    from inout.latent.decoding.parser import LatentParser
+    from inout.latent.grammar import LatentGrammar
+
+    model = LatentGrammar.load(path)
+    if request.samples and not model.model.is_nonnegative:
+        raise ArgumentError(
+            "needs a model of probabilities, such as `inout induce --method em` makes. Got "
+            f"{path}, which has negative parameters",
+            argument="--samples",
+        )
+    parser = LatentParser(model, threshold=pruning)
+    line.say("parsing")
+    return begun(answers(parser, lines, request), lines)
+
+
+def _check_for_grammar(method: str | None, threshold: str | None) -> None:
+    """Refuse options that only latent models have."""
+    refuse(
+        {"--threshold": threshold, "--method goodman": method == GOODMAN},
+        "is for latent models only",
+    )
+
+
+def _check_for_model(method: str | None, k: int, of_grammars: dict[str, Any]) -> None:
+    """Refuse what a latent model cannot answer, and options that only grammars have."""
+    if method == VITERBI:
+        raise ArgumentError(
+            "must be max-rule, min-risk or goodman for a latent model, whose most probable tree "
+            "is intractable. Got viterbi",
+            argument="--method",
+        )
+    if k > 1:
+        raise ArgumentError(
+            f"{k} is for grammars only: latent models have one best tree", argument="--k"
+        )
+    refuse(of_grammars, "is for grammars only, not for latent models")
+
+
 def _threshold(given: str) -> float | None:
     """The threshold of the parser; None, for no pruning, where it is 0 or none."""
     if given == NO_PRUNING:
@@ -197,22 +238,7 @@ def _threshold(given: str) -> float | None:
         value = -1.0
     if not 0 <= value < 1:
         raise ArgumentError(
-            f"--threshold must be a number from 0 to below 1, or none. Got {given!r}"
+            f"must be a number of at least 0 and below 1, or none. Got {given!r}",
+            argument="--threshold",
         )
     return value or None
-
-
-def _check_latent(k: int, method: str | None, refused: dict[str, Any]) -> None:
-    """Refuse what a latent model has no answer to, or what is for grammars."""
-    if method == VITERBI:
-        raise ArgumentError(
-            "--method viterbi is not for latent models, whose most probable tree is too hard to "
-            "find; expected max-rule, min-risk or goodman"
-        )
-    if k > 1:
-        raise ArgumentError(
-            f"--k {k} is not for latent models, which have one best tree by their posteriors"
-        )
-    for option, value in refused.items():
-        if value:
-            raise ArgumentError(f"{option} is for grammars, and not for latent models")

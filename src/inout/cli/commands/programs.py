@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from inout.cli.commands.options import argument
 
 EXAMPLES = """[bold]Examples[/bold]
 
@@ -14,13 +14,9 @@ EXAMPLES = """[bold]Examples[/bold]
 """
 
 
-def programs(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="The program to print.", show_default=False)
-    ] = None,
-) -> None:
-    """The programs of the library, one line each; with NAME that program and its comments."""
-    from inout.cli.listing import print_names, print_program
+def programs(name: Annotated[str | None, argument("NAME", "Program to print.")] = None) -> None:
+    """List the programs of the library, or print one of them."""
+    from inout.cli.equations.listing import print_names, print_program
 
     if name is None:
         print_names()

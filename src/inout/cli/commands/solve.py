@@ -5,16 +5,16 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
-
 from inout._core.errors import ArgumentError
-from inout.cli.commands.options import FLAG, HtmlOption
+from inout.cli.commands.options import HtmlOption, argument, count, flag, option
+from inout.cli.progress import status
 
 EXAMPLES = """[bold]Facts[/bold]
 
-A file of facts has a row a line, fields separated by tabs. A field that looks like an integer \
-is one; a field in double quotes is a string. Empty lines and lines that begin with # are left \
-out. A row may end with its log-weight (its weight with --probabilities); otherwise it weighs one.
+A file of facts has one row per line, with fields separated by tabs. A field that looks like an \
+integer is one; a field in double quotes is a string. Empty lines and lines that begin with # are \
+ignored. A row may end with its log-weight (its weight with --probabilities); the default weight \
+is one.
 
 [bold]Examples[/bold]
 
@@ -28,94 +28,59 @@ out. A row may end with its log-weight (its weight with --probabilities); otherw
 
 def solve(
     program: Annotated[
-        str,
-        typer.Argument(
-            metavar="PROGRAM", help="A file of equations, or a name from `inout programs`."
-        ),
+        str, argument("PROGRAM", "File of equations, or a name from `inout programs`.")
     ],
     facts: Annotated[
         list[str] | None,
-        typer.Option(
-            "--facts", metavar="NAME=FILE", help="Facts of a relation, from a file. Repeatable."
-        ),
+        option("--facts", "NAME=FILE", "Facts of a relation, from a file. Repeatable."),
     ] = None,
     fact: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--fact",
-            metavar="NAME=VALUES",
-            help='One fact of weight one, values separated by spaces: "rule=S NP VP". Repeatable.',
+            "NAME=VALUES",
+            'A fact of weight one, values separated by spaces: "rule=S NP VP". Repeatable.',
         ),
     ] = None,
     sentence: Annotated[
         str | None,
-        typer.Option(
-            "--sentence", metavar="WORDS", help="Words, given as word(W,I,K) and length(N)."
-        ),
+        option("--sentence", "WORDS", "Words, as the facts word(W,I,K) and length(N)."),
     ] = None,
-    goal: Annotated[
-        str, typer.Option("--goal", metavar="NAME", help="The relation to derive.")
-    ] = "goal",
-    best: Annotated[
-        int, typer.Option("--best", metavar="K", help="How many derivations to show.")
-    ] = 3,
+    goal: Annotated[str, option("--goal", "NAME", "Relation to derive.")] = "goal",
+    best: Annotated[int, option("--best", "K", "Number of derivations to show.")] = 3,
     probabilities: Annotated[
-        bool,
-        typer.Option(
-            "--probabilities",
-            metavar=FLAG,
-            help="Weights in files are weights, not their logarithms.",
-        ),
+        bool, flag("--probabilities", "Files have weights, not their logarithms.")
     ] = False,
     weighted: Annotated[
         list[str] | None,
-        typer.Option("--weighted", metavar="NAME", help="Every row of these facts has a weight."),
+        option("--weighted", "NAME", "Every row of these facts has a weight. Repeatable."),
     ] = None,
     unweighted: Annotated[
         list[str] | None,
-        typer.Option("--unweighted", metavar="NAME", help="No row of these facts has a weight."),
+        option("--unweighted", "NAME", "No row of these facts has a weight. Repeatable."),
     ] = None,
     beam: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--beam",
-            metavar="NAME=WIDTH",
-            help="Let only the WIDTH heaviest new items of a relation go on in each round.",
+            "NAME=WIDTH",
+            "Keep only the WIDTH heaviest new items of a relation in each round. Repeatable.",
         ),
     ] = None,
     max_edges: Annotated[
-        int | None,
-        typer.Option(
-            "--max-edges",
-            metavar="N",
-            help="Stop beyond N edges (50,000,000 unless told).",
-        ),
+        int | None, option("--max-edges", "N", "Most edges.", default="50,000,000")
     ] = None,
     max_rounds: Annotated[
-        int | None,
-        typer.Option(
-            "--max-rounds",
-            metavar="N",
-            help="Stop after N rounds of derivation (100,000 unless told).",
-        ),
+        int | None, option("--max-rounds", "N", "Most rounds of derivation.", default="100,000")
     ] = None,
-    as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json", metavar=FLAG, help="Print JSON for a machine, with all rows and items."
-        ),
-    ] = False,
+    as_json: Annotated[bool, flag("--json", "Print JSON, with all rows and items.")] = False,
     html: HtmlOption = None,
 ) -> None:
     """Solve a program on facts: log Z, the best derivations, the expected count of every fact."""
-    from inout.cli.progress import status
-
-    if best < 0:
-        raise ArgumentError(f"--best must be at least 0. Got {best}")
+    count("--best", best, 0)
     with status() as line:
-        from inout.cli.solve import Request
-        from inout.cli.solve import solve as run
-        from inout.io import check_writable, write_text
+        from inout.cli.equations.program import Request, read_program
+        from inout.io.files import check_writable, write_text
 
         if html is not None:
             check_writable(html)
@@ -133,22 +98,25 @@ def solve(
             max_edges=max_edges,
             max_rounds=max_rounds,
         )
+        source = read_program(request)
+        from inout.cli.equations.solve import solve as run
+
         line.prepare("solve")
-        answer = run(request, line.grown)
+        answer = run(source, request, line.grown)
         line.say("drawing")
         if html is not None:
-            from inout.cli.html_report import as_html
+            from inout.cli.equations.html import as_html
 
             write_text(html, as_html(answer))
     for note in answer.notes:
         print(f"note: {note}", file=sys.stderr)
     if as_json:
-        from inout.cli.json_report import as_json as to_json
+        from inout.cli.equations.json import as_json as to_json
 
         print(to_json(answer))
         return
+    from inout.cli.equations.text import print_answer
     from inout.cli.paper import Paper
-    from inout.cli.text_report import print_answer
 
     paper = Paper()
     print_answer(paper, answer)
@@ -156,15 +124,17 @@ def solve(
         paper.note_file(html)
 
 
-def _pair(option: str, text: str, what: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals or not value:
-        raise ArgumentError(f"{option} must look like NAME={what}. Got {text!r}")
-    return name, value
+def _pair(name: str, text: str, what: str) -> tuple[str, str]:
+    relation, equals, value = text.partition("=")
+    if not relation or not equals or not value:
+        raise ArgumentError(f"must look like NAME={what}. Got {text!r}", argument=name)
+    return relation, value
 
 
 def _width(text: str) -> tuple[str, int]:
-    name, width = _pair("--beam", text, "WIDTH")
+    relation, width = _pair("--beam", text, "WIDTH")
     if not width.isascii() or not width.isdigit() or int(width) < 1:
-        raise ArgumentError(f"--beam: the width must be an integer of at least 1. Got {width!r}")
-    return name, int(width)
+        raise ArgumentError(
+            f"must have an integer of at least 1 for its width. Got {width!r}", argument="--beam"
+        )
+    return relation, int(width)

@@ -5,10 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
-
 from inout.cli.commands.options import (
-    FLAG,
     MAX_WORDS,
     DuplicatesOption,
     FormatOption,
@@ -19,10 +16,11 @@ from inout.cli.commands.options import (
     SentencesArgument,
     StartOption,
     count,
+    flag,
 )
+from inout.cli.progress import counter, status
 
-EXAMPLES = """The surprisal of a word is -log2 of its probability given the words before it, in \
-bits.
+EXAMPLES = """The surprisal of a word is -log2 of its probability given the words before it.
 
 [bold]Examples[/bold]
 
@@ -38,11 +36,7 @@ def surprisal(
     sentence: SentenceOption = None,
     end: Annotated[
         bool,
-        typer.Option(
-            "--end",
-            metavar=FLAG,
-            help="Of the end of the sentence as well: the total is then -log2 of its probability.",
-        ),
+        flag("--end", "Include the end of the sentence: the total is then -log2 p(sentence)."),
     ] = False,
     max_words: MaxWordsOption = MAX_WORDS,
     format: FormatOption = None,
@@ -50,21 +44,21 @@ def surprisal(
     add_duplicates: DuplicatesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """How unexpected each word of a sentence is, in bits, by the prefix probabilities."""
-    from inout.cli.progress import counter, status
-
+    """Show how unexpected each word is after the words before it, in bits."""
     count("--max-words", max_words, 1)
     with status() as line:
-        from inout._core.pipeline import begun
-        from inout.cli.grammars import surprisal as report
         from inout.cli.grammars.loading import load_grammar, read_sentences
-        from inout.cli.paper import Paper
-        from inout.grammars.parser.parser import Parser
 
         lines = read_sentences(files or [], sentence or [], grammar)
         line.say(f"reading {grammar}")
-        parser = Parser(load_grammar(grammar, format, start, add_duplicates))
-        line.say("looking at prefixes")
+        loaded = load_grammar(grammar, format, start, add_duplicates)
+        from inout._core.pipeline import begun
+        from inout.cli.grammars import surprisal as report
+        from inout.cli.paper import Paper
+        from inout.grammars.parser.parser import Parser
+
+        parser = Parser(loaded)
+        line.say("computing prefix probabilities")
         found = begun(report.answers(parser, lines, max_words, end), lines)
     paper = Paper()
     totals = report.Totals()
@@ -79,5 +73,5 @@ def surprisal(
     if not as_json and totals.sentences > 1:
         report.print_totals(paper, totals)
     if totals.left_out and totals.sentences > 1:
-        note = f"note: {totals.left_out:,} of {totals.sentences:,} sentences left out of the total"
-        print(note, file=sys.stderr)
+        left_out = f"{totals.left_out:,} of {totals.sentences:,} sentences"
+        print(f"note: {left_out} not in the total", file=sys.stderr)

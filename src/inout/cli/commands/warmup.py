@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from inout._core.errors import ArgumentError
+from inout.cli.commands.options import argument, choice
 
 EXAMPLES = """[bold]Examples[/bold]
 
@@ -20,19 +18,15 @@ FAMILIES = ("sparse", "forest", "chain", "segments", "spans", "pcfg", "latent", 
 def warmup(
     families: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[FAMILY]...",
-            help=f"Families of kernels: {', '.join(FAMILIES)}. All by default.",
-            show_default=False,
+        argument(
+            "[FAMILY]...", f"Families of kernels: {', '.join(FAMILIES)}. Default: all of them."
         ),
     ] = None,
 ) -> None:
     """Compile kernels now, on all cores, instead of when they are first used."""
     chosen = families or list(FAMILIES)
     for name in chosen:
-        if name not in FAMILIES:
-            expected = ", ".join(FAMILIES)
-            raise ArgumentError(f"FAMILY must be one of {expected}. Got {name!r}")
+        choice("FAMILY", name, FAMILIES)
     from inout.cli.progress import steps
     from inout.cli.warmup import problems
     from inout.cli.warmup.workers import solve_all

@@ -19,7 +19,7 @@ from inout.cli.paper import Paper, bar_text
 from inout.cli.progress import counter
 from inout.contexts.confidence import precision_recall, recall_at, threshold_at
 from inout.contexts.model import ContextModel
-from inout.io import write_text
+from inout.io.files import write_text
 from inout.io.tagged import Form
 from inout.viz import page
 from inout.viz.plot import line_chart
@@ -83,7 +83,7 @@ def evaluate(
             known += answer.known
             step(len(correct))
     if not correct:
-        raise FileError(f"{', '.join(paths)}: there must be at least one sequence. Got none")
+        raise FileError("no sequences", file=", ".join(paths))
     strange = bool(model.features) and not known
     return Result(path, model.describe(), confidences, correct, labels, labels_right, strange)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from inout._core.errors import ArgumentError, FileError
 from inout.cli.progress import Line
+from inout.io.files import check_readable
 from inout.io.lines import decoded_lines
 from inout.io.tagged import Form, TaggedSequence, parse_tagged, read_tagged
 
@@ -17,12 +18,12 @@ _EVERY = 500
 
 
 def check_files(paths: Sequence[str]) -> None:
-    """Refuse names that are wrong before any work is done."""
+    """Report missing files before any work is done."""
     for path in paths:
-        if path != STANDARD_INPUT and not Path(path).exists():
-            raise FileError(f"{path}: there is no such file")
+        if path != STANDARD_INPUT:
+            check_readable(path)
     if paths.count(STANDARD_INPUT) > 1:
-        raise ArgumentError("only one thing can come from standard input")
+        raise ArgumentError("only one input can be standard input")
 
 
 def refuse_as_output(option: str, out: str, inputs: Sequence[str]) -> None:
@@ -30,7 +31,7 @@ def refuse_as_output(option: str, out: str, inputs: Sequence[str]) -> None:
     for path in inputs:
         both = path != STANDARD_INPUT and Path(path).exists() and Path(out).exists()
         if both and Path(path).samefile(out):
-            raise ArgumentError(f"{option} must be another file than what is read. Got {out}")
+            raise ArgumentError(f"must not be an input file. Got {out}", argument=option)
 
 
 def read_sequences(
@@ -49,14 +50,18 @@ def read_labelled(paths: Sequence[str], form: Form, line: Line) -> list[TaggedSe
         if len(found) % _EVERY == 0:
             line.say(f"{len(found):,} sequences read")
     if not found:
-        raise FileError(f"{', '.join(paths)}: there must be at least one sequence. Got none")
+        raise FileError("no sequences", file=", ".join(paths))
     return found
 
 
 def need_labels(sequence: TaggedSequence) -> list[str]:
     """The labels of a sequence that must have some."""
     if sequence.labels is None:
-        raise FileError(f"{sequence.place}: sequences must have labels here. Got one without")
+        raise FileError(
+            "sequences must have labels here. Got one without",
+            file=sequence.source,
+            line=sequence.line,
+        )
     return sequence.labels
 
 
@@ -69,7 +74,7 @@ def need_common_labels(
     if not learned & wanted:
         some = [", ".join(sorted(labels)[:3]) for labels in (wanted, learned)]
         raise FileError(
-            f"{path}: labels must be those of the training data ({some[1]}, …). Got {some[0]}, …"
+            f"labels must be those of the training data ({some[1]}, …). Got {some[0]}, …", file=path
         )
 
 
@@ -82,8 +87,8 @@ def _sequences(path: str, form: Form, columns: int | None) -> Iterator[TaggedSeq
     if path != STANDARD_INPUT:
         return read_tagged(path, form, columns=columns)
     if sys.stdin is None:
-        raise FileError("<stdin>: standard input is closed")
+        raise FileError("standard input is closed", file="<stdin>")
     if is_typed():
-        print("reading sequences from the terminal; Ctrl-D ends", file=sys.stderr)
+        print("reading sequences from the terminal; end with Ctrl-D", file=sys.stderr)
     lines = decoded_lines(sys.stdin.buffer, "<stdin>")
     return parse_tagged(lines, "<stdin>", form, columns=columns)

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from inout.cli.drawing import draw
+from inout.cli.grammars.answers import Answer, Found, Request
 from inout.cli.grammars.loading import Line
+from inout.cli.grammars.parse_by_grammar import answers
 from inout.cli.grammars.parse_text import trees
-from inout.cli.grammars.parsing import Answer, Found, Request, answers
 from inout.cli.grammars.trees import tree_node
 from inout.cli.paper import BAR_WIDTH, Paper
-from inout.cli.trees import draw
 from inout.grammars import library
 from inout.grammars.parser.parser import Parser
 from inout.viz.branches import side_by_side

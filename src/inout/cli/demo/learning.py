@@ -11,6 +11,7 @@ import torch
 from inout.grammars import Grammar, library
 from inout.grammars.parser.parser import Parser
 from inout.grammars.rule import Rule, Terminal
+from inout.grammars.treebank.walking import is_preterminal, preorder
 from inout.learning.em import EMResult, em
 
 SEED = 0
@@ -96,4 +97,10 @@ def likely_words(grammar: Grammar, name: str, most: int) -> list[str]:
 def _parts_of_speech(grammar: Grammar, corpus: Sequence[Sequence[str]]) -> list[str]:
     """The label above each word of the corpus, in the best trees."""
     parses = Parser(grammar).parse_all(corpus)
-    return [label for parse in parses if parse.tree is not None for _, label in parse.tree.pos()]
+    return [
+        node.label()
+        for parse in parses
+        if parse.plain_tree is not None
+        for node in preorder(parse.plain_tree)
+        if is_preterminal(node)
+    ]

@@ -8,8 +8,8 @@ from inout.cli import formats
 from inout.cli.demo.ambiguity import DRAWN, probability
 from inout.cli.demo.learning import CLASSES, Lesson, likely_words
 from inout.cli.demo.surprise import FULL_BAR, SENTENCE
+from inout.cli.grammars.answers import Answer
 from inout.cli.grammars.parse_html import sections
-from inout.cli.grammars.parsing import Answer
 from inout.cli.grammars.trees import tree_node
 from inout.grammars.parser.parser import Parser
 from inout.viz import page, svg
@@ -96,7 +96,7 @@ def _trees(lesson: Lesson) -> str:
         (lesson.start, "the best tree at the start"),
         (lesson.result.model, "the best tree after training"),
     ):
-        tree = Parser(grammar).parse(BEFORE_AND_AFTER.split()).tree
+        tree = Parser(grammar).parse(BEFORE_AND_AFTER.split()).plain_tree
         assert tree is not None
         pictures.append((svg.tree(tree_node(tree), baseline=True), caption))
     return page.figures(pictures)

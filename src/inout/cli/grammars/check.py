@@ -10,7 +10,7 @@ from typing import Any
 from rich.text import Text
 
 from inout.cli import formats
-from inout.cli.json_report import number
+from inout.cli.formats import number
 from inout.cli.paper import Paper
 from inout.grammars import Diagnosis, Grammar
 from inout.viz.labels import clean

@@ -13,15 +13,15 @@ from typing import Any
 
 import torch
 
-from inout._core.errors import ArgumentError, FileError
+from inout._core.errors import ArgumentError, FileError, Remedy
 from inout.cli import formats
+from inout.cli.formats import number
+from inout.cli.grammars.limits import CHARTS, too_large
 from inout.cli.grammars.loading import Line
-from inout.cli.grammars.parsing import CHARTS, too_large
-from inout.cli.json_report import number
 from inout.grammars import Grammar
 from inout.grammars.bracketed import BracketedGrammar
 from inout.grammars.formats import Format
-from inout.io import check_writable, write_text
+from inout.io.files import check_writable, write_text
 from inout.learning.em import EMResult, em
 from inout.learning.priors import Additive, Dirichlet, Prior
 
@@ -64,7 +64,7 @@ def read_corpus(
                 corpus.frequencies.append(often)
     if not corpus.sentences:
         why = f"; {formats.plural(len(corpus.long), 'line')} above --max-words" * bool(corpus.long)
-        raise ArgumentError(f"the corpus must have at least one sentence. Got none{why}")
+        raise ArgumentError(f"must have at least one sentence. Got none{why}", argument="CORPUS")
     return corpus
 
 
@@ -78,9 +78,10 @@ def _frequency(line: Line) -> tuple[float, str]:
     except ValueError:
         often = math.nan
     if not tab or not math.isfinite(often) or often < 0:
-        raise FileError(
-            f"{line.place}:1: expected a number of at least 0, a tab and a sentence. "
-            f"Got {line.text.rstrip()!r:.60}"
+        raise line.error(
+            1,
+            "expected a number of at least 0, a tab and a sentence. "
+            f"Got {line.text.rstrip()!r:.60}",
         )
     return often, rest
 
@@ -96,14 +97,14 @@ def _bracketed(line: Line) -> tuple[list[str], tuple[tuple[int, int], ...]]:
         elif token[0] != ")":
             words.append(token[0])
         elif not opened:
-            raise FileError(f"{line.place}:{token.start() + 1}: this bracket closes nothing")
+            raise line.error(token.start() + 1, "unmatched closing bracket")
         else:
             begin = opened.pop()
             if begin < len(words):
                 pairs.append((begin, len(words)))
     if opened:
         left = "1 bracket is" if len(opened) == 1 else f"{len(opened)} brackets are"
-        raise FileError(f"{line.place}:1: {left} not closed on this line")
+        raise line.error(1, f"{left} not closed on this line")
     return words, tuple(dict.fromkeys(pairs))
 
 
@@ -126,10 +127,7 @@ def train(
     kept = Path(checkpoint or f"{out}.checkpoint")
     check_writable(kept)
     if not resume and kept.exists():
-        raise FileError(
-            f"{kept}: there is a checkpoint of an earlier run already; --resume goes on with it, "
-            "and deleting it starts anew"
-        )
+        raise FileError("this checkpoint exists already", file=kept, remedy=Remedy.RESUME)
     _check_memory(grammar, corpus)
     # Written once before the work: a symbol that the format cannot write is known now.
     grammar.to_text(format)
@@ -150,12 +148,13 @@ def train(
         write_text(out, trained_grammar(result).to_text(format))
     except KeyboardInterrupt:
         if kept.exists():
-            print(f"stopped; --resume goes on from {kept}", file=sys.stderr)
+            print(f"stopped; --resume continues from {kept}", file=sys.stderr)
         raise
     except FileError as error:
-        if not kept.exists() or not str(error).startswith(f"{out}:"):
+        if not kept.exists() or error.file != out:
             raise
-        raise FileError(f"{error}; --resume writes it again from {kept}") from error
+        again = f"{error.message}; --resume writes it again from {kept}"
+        raise FileError(again, file=out) from error
     kept.unlink(missing_ok=True)
     return result
 
@@ -178,12 +177,12 @@ def trained_grammar(result: EMResult[Any]) -> Grammar:
 def _prior(amount: float | None, alpha: float | None) -> Prior | None:
     if alpha is not None:
         if not alpha > 0:
-            raise ArgumentError(f"--alpha must be above 0. Got {alpha}")
+            raise ArgumentError(f"must be above 0. Got {alpha}", argument="--alpha")
         return Dirichlet(alpha)
     if amount is None:
         return None
     if not amount >= 0:
-        raise ArgumentError(f"--prior must be at least 0. Got {amount}")
+        raise ArgumentError(f"must be at least 0. Got {amount}", argument="--prior")
     return Additive(amount)
 
 
@@ -191,17 +190,15 @@ def print_notes(corpus: Corpus, result: EMResult[Any]) -> None:
     """Say what was left out, with examples, on stderr."""
     notes = []
     if corpus.empty:
-        notes.append(f"{formats.plural(corpus.empty, 'empty line')} left out")
+        notes.append(f"{formats.plural(corpus.empty, 'empty line')} skipped")
     if corpus.long:
         places = _places(corpus.long)
         many = formats.plural(len(corpus.long), "sentence")
-        notes.append(f"{many} of more than {corpus.max_words:,} words left out: {places}")
+        notes.append(f"{many} of more than {corpus.max_words:,} words skipped: {places}")
     if result.left_out:
         places = _places([corpus.lines[number] for number in result.left_out])
-        notes.append(
-            f"{formats.plural(len(result.left_out), 'sentence')} without analysis left out: "
-            f"{places}"
-        )
+        many = formats.plural(len(result.left_out), "sentence")
+        notes.append(f"{many} without analysis skipped: {places}")
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
 
@@ -214,13 +211,13 @@ def _places(lines: Sequence[Line]) -> str:
 
 def as_text(out: str, corpus: Corpus, result: EMResult[Any]) -> str:
     """What came out, for a person."""
-    end = "converged" if result.converged else "not converged; --iterations may be more"
+    end = "converged" if result.converged else "not converged; raise --iterations"
     rows = [
         ("sentences", f"{len(corpus.sentences) - len(result.left_out):,}"),
         ("iterations", f"{result.iterations:,}, {end}"),
         (
             "log-likelihood",
-            f"{result.log_likelihoods[0]:.4f} at the start, {result.log_likelihood:.4f} now",
+            f"{result.log_likelihoods[0]:.4f} at the start, {result.log_likelihood:.4f} at the end",
         ),
     ]
     if result.perplexity is not None:

@@ -29,10 +29,10 @@ def options(*, punctuation: bool, root: bool, functions: bool, skip_failures: bo
 def evaluate(gold: str, parses: str, counted: Parseval, untagged: bool) -> Scores:
     """The scores of the trees in one file against those in another."""
     files = [_STANDARD_INPUT if name == "-" else name for name in (gold, parses)]
-    trees = read_trees(files[0], untagged=untagged)
-    scores = score(trees, read_parses(files[1], untagged=untagged), counted)
+    trees = read_trees(files[0], untagged=untagged, plain=True)
+    scores = score(trees, read_parses(files[1], untagged=untagged, plain=True), counted)
     if not scores.num_sentences:
-        raise ArgumentError(f"GOLD must hold at least one tree. Got none in {gold}")
+        raise ArgumentError(f"must hold at least one tree. Got none in {gold}", argument="GOLD")
     return scores
 
 
@@ -49,7 +49,7 @@ def notes(scores: Scores) -> list[str]:
         shown.append(f"{formats.plural(more, 'more sentence')} like this")
     if scores.num_errors:
         left_out = formats.plural(scores.num_errors, "sentence")
-        shown.append(f"{left_out} with other words than the gold tree: not in the scores, as evalb")
+        shown.append(f"{left_out} skipped, as evalb does: the words differ from the gold tree's")
     return shown
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from inout.cli.grammars.parsing import Found
+from inout.cli.grammars.answers import Found
 from inout.viz import Graph, HyperEdge, Node
 
 Key = tuple[str, int, int, bool]  # label or word, span, whether it is a word

@@ -6,18 +6,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from inout._core.errors import ArgumentError, FileError
+from inout._core.errors import ArgumentError
 from inout.cli.progress import Line
-from inout.grammars.treebank import read_trees
+from inout.grammars.treebank.reading import read_trees
+from inout.io.files import check_readable
 
 _EVERY = 500
 
 
 def read_treebanks(paths: Sequence[str], line: Line) -> Iterator[Any]:
-    """All trees, one after the other; names that are wrong are refused at once."""
+    """All trees, one after the other; missing files are reported at once."""
     for path in paths:
-        if path != "-" and not Path(path).exists():
-            raise FileError(f"{path}: there is no such file")
+        if path != "-":
+            check_readable(path)
     return _trees(paths, line)
 
 
@@ -26,13 +27,13 @@ def refuse_treebank_as_output(paths: Sequence[str], out: str | None) -> None:
     if out is not None and Path(out).exists():
         for path in paths:
             if path != "-" and Path(path).exists() and Path(path).samefile(out):
-                raise ArgumentError(f"-o must be another file than the treebank. Got {out}")
+                raise ArgumentError(f"must not be the treebank. Got {out}", argument="-o")
 
 
 def _trees(paths: Sequence[str], line: Line) -> Iterator[Any]:
     done = 0
     for path in paths:
-        for tree in read_trees("/dev/stdin" if path == "-" else path):
+        for tree in read_trees("/dev/stdin" if path == "-" else path, plain=True):
             yield tree
             done += 1
             if done % _EVERY == 0:

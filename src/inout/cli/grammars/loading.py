@@ -12,9 +12,12 @@ from typing import get_args
 from inout._core.errors import ArgumentError, FileError
 from inout.cli.commands.options import choice
 from inout.cli.names import did_you_mean
-from inout.grammars import Grammar, library
+from inout.grammars import library
 from inout.grammars.formats import Duplicates, Format
+from inout.grammars.grammar import Grammar
 from inout.grammars.treebank.lines import read_lines
+from inout.io.files import check_readable
+from inout.io.models import LATENT_GRAMMAR, has_key
 
 STANDARD_INPUT = "-"
 STDIN = "<stdin>"
@@ -40,6 +43,10 @@ class Line:
         """Where the line stands, for messages."""
         return f"{self.source}:{self.number}"
 
+    def error(self, column: int, message: str) -> FileError:
+        """The error about a column of the line, counted from 1."""
+        return FileError(message, file=self.source, line=self.number, column=column)
+
 
 def load_grammar(
     path: str, format: str | None = None, start: str | None = None, add_duplicates: bool = False
@@ -48,22 +55,15 @@ def load_grammar(
     form: Format | None = None
     if format is not None:
         form = choice("--from", format, get_args(Format))  # type: ignore[assignment]
-    try:
-        duplicates: Duplicates = "add" if add_duplicates else "error"
-        if path == STANDARD_INPUT:
-            text = "".join(line.text for line in _standard_input("a grammar"))
-            return Grammar.from_text(text, form, STDIN, start=start, duplicates=duplicates)
-        if not Path(path).exists() and not Path(path).suffix and "/" not in path:
-            return _from_library(path, start)
-        if is_model(path):
-            raise FileError(
-                f"{path}: this is a latent model, which `inout parse` reads, and no grammar"
-            )
-        return Grammar.load(path, form, start=start, duplicates=duplicates)
-    except ArgumentError as error:
-        if start is not None and str(error).startswith("start must"):
-            raise ArgumentError(f"--{error}") from None
-        raise
+    duplicates: Duplicates = "add" if add_duplicates else "error"
+    if path == STANDARD_INPUT:
+        text = "".join(line.text for line in _standard_input("a grammar"))
+        return Grammar.from_text(text, form, STDIN, start=start, duplicates=duplicates)
+    if not Path(path).exists() and not Path(path).suffix and "/" not in path:
+        return _from_library(path, start)
+    if is_model(path):
+        raise FileError("a latent model, which only `inout parse` reads, not a grammar", file=path)
+    return Grammar.load(path, form, start=start, duplicates=duplicates)
 
 
 def is_model(path: str) -> bool:
@@ -72,24 +72,30 @@ def is_model(path: str) -> bool:
         return False
     try:
         with Path(path).open("rb") as file:
-            # They begin with a number of eight bytes, and no text does. Only then is it worth the
-            # seconds that importing the models takes.
+            # They begin with a number of eight bytes, and no text does.
             if b"\0" not in file.read(8):
                 return False
     except OSError:
         return False
-    from inout.latent.grammar import is_latent_grammar
+    return has_key(path, LATENT_GRAMMAR)
 
-    return is_latent_grammar(path)
+
+def check_model(path: str) -> None:
+    """Refuse a file that is not a latent model, by what it is, before any work is done."""
+    if path == STANDARD_INPUT:
+        raise ArgumentError("must be a file. Got -, standard input", argument="--model")
+    check_readable(path)
+    if Path(path).is_file() and not is_model(path):
+        raise FileError(
+            "not a latent model of `inout induce --latent`; give a grammar without --model",
+            file=path,
+        )
 
 
 def _from_library(name: str, start: str | None) -> Grammar:
     if name not in library.names():
-        hint = did_you_mean(name, library.names())
-        raise FileError(
-            f"{name}: there is no such file, and no grammar of that name in the library"
-            f"{hint or ', which has ' + ', '.join(library.names())}"
-        )
+        hint = did_you_mean(name, library.names()) or f", which has {', '.join(library.names())}"
+        raise FileError(f"no such file, and no such grammar in the library{hint}", file=name)
     grammar = library.load(name)
     return grammar if start is None else Grammar.from_text(grammar.to_text("json"), start=start)
 
@@ -103,19 +109,17 @@ def read_sentences(
     lines of standard input come as they are asked for.
     """
     if files and sentences:
-        raise ArgumentError("--sentence and files both give sentences; expected one of the two")
+        raise ArgumentError("give sentences by --sentence or in files, not both")
     if sentences:
         return [Line("--sentence", number, text) for number, text in enumerate(sentences, 1)]
     for name in files:
-        # The same words as in the reader, but before the first sentence is worked on.
         if name != STANDARD_INPUT and not Path(name).exists():
-            hint = "; a sentence is given by --sentence" if " " in name else ""
-            raise FileError(f"{name}: there is no such file{hint}")
+            hint = "; --sentence takes a sentence" if " " in name else ""
+            raise FileError(f"no such file{hint}", file=name)
     names = list(files) or [STANDARD_INPUT]
     if [grammar, *names].count(STANDARD_INPUT) > 1:
         raise ArgumentError(
-            "only one thing can come from standard input; expected the name of a file, or "
-            "--sentence, for the other"
+            "only one input can be standard input; name a file, or use --sentence, for the other"
         )
     return _lines(names) if STANDARD_INPUT in names else list(_lines(names))
 
@@ -123,7 +127,7 @@ def read_sentences(
 def _lines(names: Sequence[str]) -> Iterator[Line]:
     for name in names:
         if name == STANDARD_INPUT:
-            yield from _standard_input("sentences, one a line")
+            yield from _standard_input("sentences, one per line,")
         else:
             for number, text in enumerate(read_lines(name), 1):
                 yield Line(name, number, text)
@@ -131,13 +135,15 @@ def _lines(names: Sequence[str]) -> Iterator[Line]:
 
 def _standard_input(what: str) -> Iterator[Line]:
     if sys.stdin.isatty():
-        print(f"reading {what}, from the terminal; Ctrl-D ends", file=sys.stderr)
+        print(f"reading {what} from the terminal; end with Ctrl-D", file=sys.stderr)
     for number, data in enumerate(sys.stdin.buffer, 1):
         try:
             yield Line(STDIN, number, data.decode("utf-8-sig" if number == 1 else "utf-8"))
         except UnicodeDecodeError as error:
             column = len(data[: error.start].decode("utf-8", errors="replace")) + 1
             raise FileError(
-                f"{STDIN}:{number}:{column}: the text must be UTF-8. "
-                f"Got the byte 0x{data[error.start]:02x}"
+                f"the text must be UTF-8. Got the byte 0x{data[error.start]:02x}",
+                file=STDIN,
+                line=number,
+                column=column,
             ) from None

@@ -5,27 +5,27 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import numpy as np
+
 from inout._core.errors import ArgumentError
-from inout.grammars import Grammar
 from inout.grammars.formats import format_of_path
-from inout.io import check_writable, write_text
+from inout.grammars.grammar import Grammar
+from inout.grammars.structure import useful_rules
+from inout.io.files import check_writable, write_text
 
 
 def check_output(out: str | None, format: Any, default: str | None = None) -> Any:
     """The format to write: the one given, or that of the name; asked before any work is done."""
     if out is None:
         if format is None and default is None:
-            raise ArgumentError("--to must say the format where there is no -o FILE")
+            raise ArgumentError("must name the format where there is no -o FILE", argument="--to")
         return format or default
     check_writable(out)
     if out.endswith(".xz"):
-        raise ArgumentError(f"-o must not end in .xz: files are written plain. Got {out}")
-    if format is not None:
-        return format
-    try:
-        return format_of_path(out)
-    except ArgumentError as error:
-        raise ArgumentError(str(error).replace("format must", "--to must", 1)) from None
+        raise ArgumentError(
+            f"must not end in .xz: files are not compressed. Got {out}", argument="-o"
+        )
+    return format_of_path(out) if format is None else format
 
 
 def put_grammar(out: str | None, text: str, grammar: Grammar) -> None:
@@ -35,3 +35,12 @@ def put_grammar(out: str | None, text: str, grammar: Grammar) -> None:
         return
     write_text(out, text)
     print(f"wrote {out}: {len(grammar):,} rules", file=sys.stderr)
+
+
+def trimmed(grammar: Grammar) -> Grammar:
+    """The grammar without useless rules.
+
+    `Grammar.trimmed` also knows the way back, for which it needs torch.
+    """
+    kept = np.flatnonzero(useful_rules(grammar.rules))
+    return Grammar(grammar.start, grammar.rules.select(kept), grammar.numpy_log_weights[kept])

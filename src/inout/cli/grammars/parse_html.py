@@ -7,9 +7,9 @@ from pathlib import Path
 
 from inout.cli import formats
 from inout.cli.grammars import fallbacks
+from inout.cli.grammars.answers import Answer, Found
 from inout.cli.grammars.forests import packed
-from inout.cli.grammars.parse_text import mass, probability, reason, trees, without_probability
-from inout.cli.grammars.parsing import Answer, Found
+from inout.cli.grammars.parse_text import mass, probability, trees, without_probability
 from inout.cli.grammars.trees import tree_node
 from inout.grammars.treebank import preorder
 from inout.viz import page, svg
@@ -62,7 +62,7 @@ _CHART_NOTE = page.paragraph(
 def sections(answer: Answer) -> list[tuple[str, str]]:
     """All about a sentence, as headings and what stands below them."""
     if answer.reason is not None:
-        return [("No tree", page.paragraph(f"No tree: {reason(answer)}."))]
+        return [("No tree", page.paragraph(f"No tree: {answer.reason}."))]
     named = [(f"{rank}", found) for rank, found in enumerate(answer.trees, 1)]
     named += [(f"sample {rank}", found) for rank, found in enumerate(answer.samples, 1)]
     trees_drawn = page.figures(_picture(name, found) for name, found in named)

@@ -6,8 +6,8 @@ import json
 import math
 from typing import Any
 
-from inout.cli.grammars.parsing import Answer, Found
-from inout.cli.json_report import exact, number
+from inout.cli.formats import exact, number
+from inout.cli.grammars.answers import Answer, Found
 from inout.grammars.treebank import format_tree
 
 FORMAT = "inout parse 1"

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from typing import Literal
 
 from inout.cli.grammars import fallbacks
+from inout.cli.grammars.answers import Answer
 from inout.cli.grammars.parse_html import Pages
 from inout.cli.grammars.parse_json import as_json
-from inout.cli.grammars.parse_text import print_brackets, print_drawings, reason
-from inout.cli.grammars.parsing import Answer
+from inout.cli.grammars.parse_text import print_brackets, print_drawings
 from inout.cli.paper import Paper
 from inout.cli.progress import counter
-from inout.io import write_text
+from inout.io.files import write_text
 
 Shape = Literal["tree", "bracketed", "json"]
 
@@ -41,7 +41,7 @@ def print_answers(
         elif shape == "bracketed":
             print_brackets(answer, several)
             if answer.reason is not None:
-                print(f"{answer.line.place}: no tree: {reason(answer)}", file=sys.stderr)
+                print(f"{answer.line.place}: no tree: {answer.reason}", file=sys.stderr)
         else:
             print_drawings(paper, answer)
 

@@ -7,25 +7,24 @@ import math
 from rich.text import Text
 
 from inout.cli import formats
+from inout.cli.drawing import draw
 from inout.cli.grammars import fallbacks
-from inout.cli.grammars.parsing import Answer, Found
+from inout.cli.grammars.answers import Answer, Found
 from inout.cli.grammars.trees import tree_node
 from inout.cli.paper import Paper, bar_text
-from inout.cli.trees import draw
 from inout.grammars.treebank import format_tree
 from inout.viz.labels import clean
 
 NO_TREE = "(())"  # what evaluation reads as a sentence without a parse
 NOT_OF_THE_GRAMMAR = "the best constituents, which are not a tree of the grammar"
 NOT_OF_THE_MODEL = "without probability in the model"
-MOST_TREE_LINES = 200
 
 
 def print_drawings(paper: Paper, answer: Answer) -> None:
     """The sentence, its numbers, its best trees and its samples."""
     paper.line(Text(clean(" ".join(answer.words)) or "(no words)", style="bold"))
     if answer.reason is not None:
-        paper.sentence(f"no tree: {clean(reason(answer))}", "yellow")
+        paper.sentence(f"no tree: {clean(answer.reason)}", "yellow")
         paper.line()
         return
     parts = [" ".join(mass(answer))]
@@ -56,12 +55,7 @@ def _print_tree(paper: Paper, name: str, found: Found) -> None:
             )
         )
     paper.line()
-    lines = draw(tree_node(found.tree), paper.width - 3).split("\n")
-    for line in lines[:MOST_TREE_LINES]:
-        paper.line(f"   {line}")
-    if len(lines) > MOST_TREE_LINES:
-        rest = f"   ... {len(lines) - MOST_TREE_LINES:,} more lines; --format bracketed has all"
-        paper.line(rest, "dim")
+    paper.drawing(draw(tree_node(found.tree), paper.width - 3), "--format bracketed has all")
     paper.line()
 
 
@@ -83,13 +77,6 @@ def probability(found: Found) -> str:
 def without_probability(found: Found) -> str:
     """What a tree with the probability 0 is."""
     return NOT_OF_THE_GRAMMAR if found.sign else NOT_OF_THE_MODEL
-
-
-def reason(answer: Answer) -> str:
-    """Why there is no tree, in words."""
-    text = answer.reason or ""
-    unknown = text.removeprefix("unknown: ")
-    return text if unknown == text else f"the grammar does not know {unknown}"
 
 
 def trees(count: float) -> str:

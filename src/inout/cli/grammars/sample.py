@@ -5,36 +5,27 @@ from __future__ import annotations
 import json
 from itertools import islice
 
-import torch
-
-from inout._core.errors import ArgumentError
+from inout.cli.drawing import draw
+from inout.cli.grammars.seeds import seeded_generator
 from inout.cli.grammars.trees import tree_node
 from inout.cli.paper import Paper
-from inout.cli.trees import draw
 from inout.grammars import Grammar
+from inout.grammars.derivations import leaves
 from inout.grammars.sampling import check_samplable, iterate_trees
-from inout.grammars.treebank import format_tree, leaves
+from inout.grammars.treebank.writing import format_tree
 from inout.viz.labels import clean
 
 
 def prepare(grammar: Grammar, normalise: bool) -> Grammar:
-    """The grammar to draw from; an error says which option helps where it is not one."""
+    """The grammar to draw from."""
     made = grammar.normalised() if normalise else grammar
-    try:
-        check_samplable(made)
-    except ArgumentError as error:
-        text = str(error).replace("grammar.normalised() makes", "--normalise makes")
-        raise ArgumentError(text) from None
+    check_samplable(made)
     return made
 
 
 def print_samples(grammar: Grammar, samples: int, seed: int | None, shape: str) -> None:
     """Draw and print: words, bracketed trees or JSON a line each, or drawings."""
-    generator = torch.Generator()
-    if seed is None:
-        generator.seed()
-    else:
-        generator.manual_seed(seed)
+    generator = seeded_generator(seed)
     paper = Paper()
     for position, tree in enumerate(islice(iterate_trees(grammar, generator=generator), samples)):
         match shape:

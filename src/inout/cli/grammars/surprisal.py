@@ -12,9 +12,9 @@ import torch
 from rich.text import Text
 
 from inout._core.pipeline import in_order
+from inout.cli.formats import number
+from inout.cli.grammars.limits import refusal
 from inout.cli.grammars.loading import Line
-from inout.cli.grammars.parsing import refusal
-from inout.cli.json_report import number
 from inout.cli.paper import Paper, bar_text
 from inout.grammars.parser.parser import Parser
 from inout.viz.labels import clean
@@ -69,7 +69,7 @@ def answers(parser: Parser, lines: Iterable[Line], max_words: int, end: bool) ->
 
 def _answer(parser: Parser, max_words: int, end: bool, line: Line) -> Answer:
     words = line.words
-    refused = refusal(parser, len(words), max_words)
+    refused = refusal(len(parser.form.table.nonterminals), len(words), max_words)
     if refused is None and not words and not end:
         refused = "no words"
     if refused is not None:
@@ -83,7 +83,7 @@ def print_answer(paper: Paper, answer: Answer) -> None:
     title = " ".join(answer.words) if len(answer.words) <= 100 else f"{answer.line.place}"
     paper.line(Text(clean(title) or "(no words)", style="bold"))
     if answer.reason is not None:
-        paper.sentence(f"left out: {answer.reason}", "yellow")
+        paper.sentence(f"skipped: {answer.reason}", "yellow")
         paper.line()
         return
     rows: list[list[str | Text]] = [

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.errors import ArgumentError
+from inout._core.errors import GrammarError as GrammarError
 from inout.grammars.formats import json, lines, nltk, wsj
 from inout.grammars.formats.collect import Duplicates as Duplicates
 from inout.grammars.formats.collect import Reading as Reading
-from inout.grammars.formats.source import GrammarError as GrammarError
 from inout.grammars.formats.source import Source as Source
 from inout.grammars.formats.source import is_number
 from inout.grammars.table import RuleTable
@@ -47,13 +47,15 @@ def read(
 ) -> Reading:
     """The rules and log-weights of a text; the format is detected by default."""
     if duplicates not in get_args(Duplicates):
-        raise ArgumentError(f'duplicates must be "error" or "add". Got {duplicates!r}')
+        raise ArgumentError(f'must be "error" or "add". Got {duplicates!r}', argument="duplicates")
     chosen = detect(source) if format is None else _known(format)
     options: dict[str, Any] = {"start": start, "duplicates": duplicates}
     if chosen == "lines":
         options["log"] = log
     elif log is not None:
-        raise ArgumentError(f"log must be None for every format but lines. The format is {chosen}")
+        raise ArgumentError(
+            f"must be None for every format but lines. The format is {chosen}", argument="log"
+        )
     return _READERS[chosen](source, **options)
 
 
@@ -65,7 +67,9 @@ def write(
     if chosen == "lines":
         return _WRITERS[chosen](table, log_weights, log=log)
     if log:
-        raise ArgumentError(f"log must be False for every format but lines. Got {chosen}")
+        raise ArgumentError(
+            f"must be False for every format but lines. Got {chosen}", argument="log"
+        )
     return _WRITERS[chosen](table, log_weights)
 
 
@@ -117,10 +121,14 @@ def format_of_path(path: str) -> Format:
         if path.endswith(suffix):
             return format  # type: ignore[return-value]
     known = ", ".join(_SUFFIXES)
-    raise ArgumentError(f"format must be given for a file name without {known}. Got {path!r}")
+    raise ArgumentError(
+        f"must be given for a file name without {known}. Got {path!r}", argument="format"
+    )
 
 
 def _known(format: str) -> Format:
     if format not in _READERS:
-        raise ArgumentError(f"format must be one of {', '.join(_READERS)}. Got {format!r}")
+        raise ArgumentError(
+            f"must be one of {', '.join(_READERS)}. Got {format!r}", argument="format"
+        )
     return format  # type: ignore[return-value]

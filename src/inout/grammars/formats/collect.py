@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from inout._core.errors import ArgumentError
+from inout._core.errors import ArgumentError, Remedy
 from inout.grammars.formats.source import Source
 from inout.grammars.table import RuleTable, TableBuilder
 
@@ -49,7 +49,8 @@ class Collector(TableBuilder):
             line = self._source.line_number(self._places[first])
             raise self._source.error(
                 place,
-                f'duplicate rule, already on line {line} (duplicates="add" adds up the weights)',
+                f"duplicate rule, already on line {line}",
+                Remedy.ADD_DUPLICATES,
             )
 
     def declare_start(self, name: str, place: int) -> None:
@@ -68,7 +69,9 @@ class Collector(TableBuilder):
         lefts = {rule[0] for rule in self._rules}
         if start is not None:
             if self._nonterminals.get(start) not in lefts:
-                raise ArgumentError(f"start must be the left side of a rule. Got {start!r}")
+                raise ArgumentError(
+                    f"must be the left side of a rule. Got {start!r}", argument="start"
+                )
         elif self._declared is not None:
             start, place = self._declared
             if self._nonterminals.get(start) not in lefts:

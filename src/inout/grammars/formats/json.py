@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from inout._core.errors import GrammarError
 from inout.grammars.formats.collect import Collector, Duplicates, Reading
-from inout.grammars.formats.source import GrammarError, Source
+from inout.grammars.formats.source import Source
 from inout.grammars.rule import Symbol, Terminal
 from inout.grammars.table import RuleTable
 

@@ -6,24 +6,9 @@ import math
 import re
 from dataclasses import dataclass
 
-from inout._core.errors import FileError
+from inout._core.errors import GrammarError, Remedy
 
-# A JSON file may be one line of megabytes: only this much of a line is shown.
-_SHOWN = 100
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-
-
-class GrammarError(FileError, ValueError):
-    """The text of a grammar is wrong at one place; the message shows the line with a caret."""
-
-    def __init__(self, message: str, code: str, line: int, column: int, source: str) -> None:
-        self.message, self.line, self.column, self.source = message, line, column, source
-        first = max(0, column - 1 - _SHOWN // 2) if len(code) > _SHOWN else 0
-        shown = code[first : first + _SHOWN]
-        # Tabs must survive in the pointer line, or the caret lands elsewhere on screen.
-        before = shown[: column - 1 - first]
-        pointer = "".join("\t" if c == "\t" else " " for c in before) + "^"
-        super().__init__(f"{source}:{line}:{column}: {message}\n  {shown}\n  {pointer}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +31,15 @@ class Source:
         """The number of the line, from 1, that holds the character at `offset`."""
         return self.text.count("\n", 0, offset) + 1
 
-    def error(self, offset: int, message: str) -> GrammarError:
+    def error(self, offset: int, message: str, remedy: Remedy | None = None) -> GrammarError:
         """The error about the character at `offset`."""
         start = self.text.rfind("\n", 0, offset) + 1
         end = self.text.find("\n", offset)
         code = self.text[start : end if end >= 0 else None]
         line = self.line_number(offset)
-        return GrammarError(message, code, line, offset - start + 1, self.name)
+        error = GrammarError(message, code, line, offset - start + 1, self.name)
+        error.remedy = remedy
+        return error
 
 
 def shortened(text: str) -> str:

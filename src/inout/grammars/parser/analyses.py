@@ -32,14 +32,13 @@ from inout.grammars.parser.restoring import (
 )
 from inout.grammars.parser.sentences import Lattice, Words, arcs_of
 from inout.grammars.transforms.pieces import random_numbers
+from inout.grammars.tree import PlainTree
 from inout.kernels.sparse.max_rule import max_rule
 from inout.kernels.sparse.op import log_partition
 from inout.kernels.sparse.sample import sample
 from inout.kernels.sparse.viterbi import best_trees
 
 if TYPE_CHECKING:
-    from nltk.tree import Tree
-
     from inout.forest import Forest
 
 METHODS = ("viterbi", "min_risk", "max_rule")
@@ -234,7 +233,7 @@ class Analyses:
         return self._parse(words, tree, self.problem.log_weight(rules, leaves), rules)
 
     def _parse(
-        self, words: Sequence[str], tree: Tree, log_weight: float, rules: Sequence[int] | None
+        self, words: Sequence[str], tree: PlainTree, log_weight: float, rules: Sequence[int] | None
     ) -> Parse:
         return Parse(
             tuple(words),
@@ -255,7 +254,7 @@ class Analyses:
         lexicon, arcs = self.problem.form.lexicon, arcs_of(self.words)
         lost = [a.word for a, word in zip(arcs, self.known, strict=True) if word not in lexicon]
         if lost:
-            return "unknown: " + ", ".join(dict.fromkeys(lost))
+            return "the grammar does not know " + ", ".join(dict.fromkeys(lost))
         if self.constrained or self.problem.beam:
             return "no tree of the grammar agrees with the conditions"
         known = "the words are known" if not self.unknown else "all words have a class"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from nltk.tree import Tree
+from inout._core.lazy import lazy_property
+from inout.grammars.tree import PlainTree, Tree, as_nltk
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +18,7 @@ class Parse:
     words: tuple[str, ...]
     """The words as they were given."""
 
-    tree: Tree | None
+    plain_tree: PlainTree | None
     """The tree, with the words as given for leaves."""
 
     log_weight: float
@@ -37,10 +36,15 @@ class Parse:
     log_partition: Callable[[], float] = field(default=lambda: -np.inf, repr=False)
     """The log of the weight of all trees of the sentence, computed when called."""
 
+    @lazy_property
+    def tree(self) -> Tree | None:
+        """The tree as an `nltk.Tree`."""
+        return None if self.plain_tree is None else as_nltk(self.plain_tree)
+
     @property
     def log_prob(self) -> float:
         """The log of the probability of the tree given the sentence."""
-        return self.log_weight - self.log_partition() if self.tree is not None else -np.inf
+        return -np.inf if self.plain_tree is None else self.log_weight - self.log_partition()
 
     def __str__(self) -> str:
-        return str(self.tree) if self.tree is not None else f"no tree: {self.reason}"
+        return str(self.tree) if self.plain_tree is not None else f"no tree: {self.reason}"

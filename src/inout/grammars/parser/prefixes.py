@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from inout._core.errors import ArgumentError
+from inout._core.errors import ArgumentError, Remedy
 from inout.grammars.components import strong_components
 from inout.grammars.expectations import proper_log_weights
 from inout.grammars.parser.normal_form import FormWeights, NormalForm
@@ -48,8 +48,9 @@ class SentencePrefixes:
                 kind = "have no tree" if total == -np.inf else "sum to infinity"
                 raise ArgumentError(
                     "prefixes have probabilities only if the weights of all trees have a finite, "
-                    f"positive sum. Those of this grammar {kind}: `inout.grammars.diagnose` tells "
-                    "more; smaller weights of recursive rules may help"
+                    f"positive sum. Those of this grammar {kind}; smaller weights of recursive "
+                    "rules may help",
+                    remedy=Remedy.DIAGNOSE,
                 )
             self.form = form
             self.log_empty = log_empty - total  # of the empty sentence

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inout.grammars.parser.marginals import Marginals
-
-if TYPE_CHECKING:
-    from nltk.tree import Tree
+from inout.grammars.tree import PlainTree
 
 Vector = NDArray[np.float64]
 Label = Callable[[str], str | None]
@@ -21,7 +18,7 @@ _MORE_LIKELY_THAN_NOT = 0.5
 
 def most_recalled(
     marginals: Marginals, words: list[str], start: str, label: Label | None = None
-) -> Tree:
+) -> PlainTree:
     """The binary bracketing, and a label for each bracket, with the most expected right brackets.
 
     In a binary bracketing each span has the label that is most likely there, or none where most
@@ -29,9 +26,6 @@ def most_recalled(
     need not be binary. Further labels over the same span come in where they are more likely than
     not. The root has the start symbol. O(n³).
     """
-    # Imported here for the sake of start-up: nltk takes a second.
-    from nltk.tree import Tree
-
     n = len(words)
     names, values, rest = _by_label(marginals, n, label)
     tags, bare = _tags(marginals, words, label)
@@ -54,10 +48,10 @@ def most_recalled(
 
     root_label = start if label is None else label(start)
 
-    def leaf(i: int) -> Tree | str:
+    def leaf(i: int) -> PlainTree | str:
         options = [(value, name) for (name, place), value in tags.items() if place == i]
         value, name = max(options, default=(0.0, ""))
-        return Tree(name, [words[i]]) if value > bare.get(i, 0.0) else words[i]
+        return PlainTree(name, [words[i]]) if value > bare.get(i, 0.0) else words[i]
 
     # Children first, without recursion: right-branching trees are deep.
     order: list[tuple[int, int]] = []
@@ -67,7 +61,7 @@ def most_recalled(
         order.append((i, j))
         if j > i + 1:
             agenda += [(i, int(splits[i, j])), (int(splits[i, j]), j)]
-    below: dict[tuple[int, int], list[Tree | str]] = {}
+    below: dict[tuple[int, int], list[PlainTree | str]] = {}
     for i, j in reversed(order):
         k = int(splits[i, j])
         inner = [leaf(i)] if j == i + 1 else below.pop((i, k)) + below.pop((k, j))
@@ -75,16 +69,20 @@ def most_recalled(
         if (i, j) == (0, n) and root_label is not None:
             over = [root_label, *(name for name in over if name != root_label)]
             # A sentence of one word may have its tag for a root.
-            if isinstance(inner[0], Tree) and len(over) == n == 1 and inner[0].label() == over[0]:
+            if (
+                isinstance(inner[0], PlainTree)
+                and len(over) == n == 1
+                and inner[0].label() == over[0]
+            ):
                 over = []
         for name in reversed(over):
-            inner = [Tree(name, inner)]
+            inner = [PlainTree(name, inner)]
         below[i, j] = inner
     top = below[0, n]
     root = top[0]
-    if len(top) == 1 and isinstance(root, Tree):
+    if len(top) == 1 and isinstance(root, PlainTree):
         return root
-    return Tree(start, top)
+    return PlainTree(start, top)
 
 
 def _outer_first(

@@ -1,5 +1,6 @@
 """Treebanks: read, clean, Markovise, count, score trees (`nltk.Tree`); grammars read off them."""
 
+from inout._core.errors import TreeSyntaxError as TreeSyntaxError
 from inout.grammars.derivations import leaves as leaves
 from inout.grammars.treebank.annotation import coarse_label as coarse_label
 from inout.grammars.treebank.annotation import markovise as markovise
@@ -18,7 +19,6 @@ from inout.grammars.treebank.cleaning import without_root as without_root
 from inout.grammars.treebank.counting import TreebankCounts as TreebankCounts
 from inout.grammars.treebank.counting import count_productions as count_productions
 from inout.grammars.treebank.induction import training_trees as training_trees
-from inout.grammars.treebank.lines import TreeSyntaxError as TreeSyntaxError
 from inout.grammars.treebank.reading import parse_trees as parse_trees
 from inout.grammars.treebank.reading import read_parses as read_parses
 from inout.grammars.treebank.reading import read_trees as read_trees

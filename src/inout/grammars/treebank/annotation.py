@@ -9,13 +9,16 @@ v writes the v-1 nearest ancestors behind a label: NP^S, NP^S^TOP (Klein & Manni
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
-
-from nltk.tree import Tree
 
 from inout._core.errors import ArgumentError
 from inout.grammars.markovisation import Markovisation
+from inout.grammars.tree import Tree, like
 from inout.grammars.treebank.walking import is_preterminal, rebuild
+
+Make = Callable[[str, list[Any]], Tree]
 
 _PARENT, _OPEN, _CLOSE, _BETWEEN = "^", "|<", ">", "_"
 
@@ -25,6 +28,7 @@ def markovise(tree: Tree, markovisation: Markovisation) -> Tree:
 
     Unary nodes stay. Labels that contain `^` or `|<` raise `ArgumentError`. O(number of nodes).
 
+    >>> from nltk.tree import Tree
     >>> tree = Tree.fromstring("(S (NP (DT the) (JJ old) (JJ grey) (NN cat)) (VP (VBD slept)))")
     >>> print(markovise(tree, Markovisation(horizontal=1, vertical=2)).pformat(margin=200))
     (S (NP^S (DT the) (NP^S|<DT> (JJ old) (NP^S|<JJ> (JJ grey) (NN cat)))) (VP^S (VBD slept)))
@@ -35,10 +39,10 @@ def markovise(tree: Tree, markovisation: Markovisation) -> Tree:
     """
     if not isinstance(markovisation, Markovisation):
         raise ArgumentError(
-            f"markovisation must be a Markovisation. Got {type(markovisation).__name__}"
+            f"must be a Markovisation. Got {type(markovisation).__name__}", argument="markovisation"
         )
     nest = _nested_right if markovisation.direction == "right" else _nested_left
-    made = Tree(_checked(tree.label()), [])
+    made = like(tree, _checked(tree.label()), [])
     # Old node, new node, the labels of its nearest ancestors from the parent up.
     stack: list[tuple[Tree, Tree, tuple[str, ...]]] = [(tree, made, ())]
     while stack:
@@ -55,12 +59,15 @@ def markovise(tree: Tree, markovisation: Markovisation) -> Tree:
             label = _checked(child.label())
             names.append(label)
             if is_preterminal(child):
-                children.append(Tree(label + suffix if markovisation.tags else label, [child[0]]))
+                tag = label + suffix if markovisation.tags else label
+                children.append(like(tree, tag, [child[0]]))
             else:
-                children.append(Tree(label + suffix, []))
+                children.append(like(tree, label + suffix, []))
                 stack.append((child, children[-1], above))
         if markovisation.binary:
-            children = nest(new.label(), children, names, markovisation.horizontal)
+            children = nest(
+                new.label(), children, names, markovisation.horizontal, partial(like, tree)
+            )
         new.extend(children)
     return made
 
@@ -70,6 +77,7 @@ def restore(tree: Tree) -> Tree:
 
     It also turns the parses of a grammar that was read off such trees into trees of the treebank.
 
+    >>> from nltk.tree import Tree
     >>> tree = Tree.fromstring("(S (NP^S (DT the) (NP^S|<DT> (JJ old) (NN cat))) (VP^S (VBD ran)))")
     >>> print(restore(tree))
     (S (NP (DT the) (JJ old) (NN cat)) (VP (VBD ran)))
@@ -84,7 +92,7 @@ def restore(tree: Tree) -> Tree:
 
 def _undone(node: Tree, children: list[Any]) -> list[Any]:
     label = original_label(node.label())
-    return children if label is None else [Tree(label, children)]
+    return children if label is None else [like(node, label, children)]
 
 
 def original_label(label: str) -> str | None:
@@ -110,26 +118,26 @@ def coarse_label(label: str) -> str:
 
 
 def _nested_right(
-    label: str, children: list[Any], names: list[str], horizontal: int | None
+    label: str, children: list[Any], names: list[str], horizontal: int | None, make: Make
 ) -> list[Any]:
     if len(children) <= 2:
         return children
     rest = children[-2:]
     for done in range(len(children) - 2, 0, -1):
         first = 0 if horizontal is None else max(0, done - horizontal)
-        rest = [children[done - 1], Tree(_remembering(label, names[first:done]), rest)]
+        rest = [children[done - 1], make(_remembering(label, names[first:done]), rest)]
     return rest
 
 
 def _nested_left(
-    label: str, children: list[Any], names: list[str], horizontal: int | None
+    label: str, children: list[Any], names: list[str], horizontal: int | None, make: Make
 ) -> list[Any]:
     if len(children) <= 2:
         return children
     rest = children[:2]
     for done in range(2, len(children)):
         last = len(names) if horizontal is None else done + horizontal
-        rest = [Tree(_remembering(label, names[done:last]), rest), children[done]]
+        rest = [make(_remembering(label, names[done:last]), rest), children[done]]
     return rest
 
 

@@ -7,9 +7,8 @@ from collections.abc import Collection
 from functools import lru_cache
 from typing import Any
 
-from nltk.tree import Tree
-
 from inout._core.errors import ArgumentError
+from inout.grammars.tree import Tree, like
 from inout.grammars.treebank.walking import is_preterminal, rebuild
 
 ROOTS = frozenset({"", "TOP", "ROOT", "S1", "VROOT"})
@@ -46,11 +45,14 @@ def _base_label(label: str, keep: frozenset[str]) -> str:
 def strip_functions(tree: Tree, keep: Collection[str] = ()) -> Tree:
     """The tree with `base_label` in place of every label.
 
+    >>> from nltk.tree import Tree
     >>> print(strip_functions(Tree.fromstring("(S (NP-SBJ-1 (PRP she)) (VP (VBD slept)))")))
     (S (NP (PRP she)) (VP (VBD slept)))
     """
     kept = frozenset(keep)
-    return _only(rebuild(tree, lambda node, down: [Tree(_base_label(node.label(), kept), down)]))
+    return _only(
+        rebuild(tree, lambda node, down: [like(node, _base_label(node.label(), kept), down)])
+    )
 
 
 def drop_empty(tree: Tree, empty: Collection[str] = EMPTY) -> Tree | None:
@@ -58,6 +60,7 @@ def drop_empty(tree: Tree, empty: Collection[str] = EMPTY) -> Tree | None:
 
     None where nothing is left.
 
+    >>> from nltk.tree import Tree
     >>> tree = Tree.fromstring("(S (NP (-NONE- *)) (VP (TO to) (VP (VB go))))")
     >>> print(drop_empty(tree))
     (S (VP (TO to) (VP (VB go))))
@@ -69,7 +72,7 @@ def drop_empty(tree: Tree, empty: Collection[str] = EMPTY) -> Tree | None:
 def _kept(node: Tree, children: list[Any], dropped: Collection[str]) -> list[Any]:
     if not children or (is_preterminal(node) and node.label() in dropped):
         return []
-    return [Tree(node.label(), children)]
+    return [like(node, node.label(), children)]
 
 
 def drop_punctuation(tree: Tree, tags: Collection[str] = PUNCTUATION) -> Tree | None:
@@ -77,6 +80,7 @@ def drop_punctuation(tree: Tree, tags: Collection[str] = PUNCTUATION) -> Tree | 
 
     None where nothing is left.
 
+    >>> from nltk.tree import Tree
     >>> print(drop_punctuation(Tree.fromstring("(S (VP (VB go)) (PRN (: --)) (. !))")))
     (S (VP (VB go)))
     """
@@ -86,6 +90,7 @@ def drop_punctuation(tree: Tree, tags: Collection[str] = PUNCTUATION) -> Tree | 
 def merge_repeats(tree: Tree) -> Tree:
     """The tree with one node for every chain X → X; traces that are dropped leave such chains.
 
+    >>> from nltk.tree import Tree
     >>> print(merge_repeats(Tree.fromstring("(S (NP (NP (PRP she))) (VP (VBD slept)))")))
     (S (NP (PRP she)) (VP (VBD slept)))
     """
@@ -96,12 +101,13 @@ def _merged(node: Tree, children: list[Any]) -> list[Any]:
     # A word with the label of its tag, (, ,), is no chain: only nodes merge.
     only = children[0] if len(children) == 1 else None
     same = isinstance(only, Tree) and only.label() == node.label()
-    return [only if same else Tree(node.label(), children)]
+    return [only if same else like(node, node.label(), children)]
 
 
 def with_root(tree: Tree, root: str = "TOP") -> Tree:
     """The tree below a root of this label, whatever root it had before, or none (`ROOTS`).
 
+    >>> from nltk.tree import Tree
     >>> for text in ("(S (VB go))", "(ROOT (S (VB go)))", "(S1 (S (VB go)))"):
     ...     print(with_root(Tree.fromstring(text)))
     (TOP (S (VB go)))
@@ -114,12 +120,13 @@ def with_root(tree: Tree, root: str = "TOP") -> Tree:
     if copy.label() in ROOTS or copy.label() == root:
         copy.set_label(root)
         return copy
-    return Tree(root, [copy])
+    return like(copy, root, [copy])
 
 
 def without_root(tree: Tree) -> Tree:
     """The tree below the root (`ROOTS`), where there is one with a single tree below it.
 
+    >>> from nltk.tree import Tree
     >>> print(without_root(Tree.fromstring("(TOP (S (VB go)))")))
     (S (VB go))
     """
@@ -145,6 +152,7 @@ def clean(
     X → X (`repeats`), punctuation. Words tagged as `empty` go, and the nodes above them. The root
     becomes `root`; None leaves it as it is.
 
+    >>> from nltk.tree import Tree
     >>> text = "( (S (NP-SBJ (-NONE- *-1)) (VP (VB go) (NP-TMP (NN today))) (. .)) )"
     >>> print(clean(Tree.fromstring(text)))
     (TOP (S (VP (VB go) (NP (NN today))) (. .)))
@@ -162,7 +170,7 @@ def clean(
 
 
 def _copy(tree: Tree) -> Tree:
-    return _only(rebuild(tree, lambda node, children: [Tree(node.label(), children)]))
+    return _only(rebuild(tree, lambda node, down: [like(node, node.label(), down)]))
 
 
 def _only(made: list[Any]) -> Tree:

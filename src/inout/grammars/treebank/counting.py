@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from nltk.tree import Tree
-
 from inout._core.errors import ArgumentError
 from inout.grammars.derivations import leaves
+from inout.grammars.tree import Tree
 from inout.grammars.treebank.walking import is_preterminal, preorder
 from inout.grammars.words import Vocabulary
 
@@ -35,6 +34,7 @@ def count_productions(
 
     Every word needs a tag of its own. O(number of nodes).
 
+    >>> from nltk.tree import Tree
     >>> tree = Tree.fromstring("(S (NP (PRP she)) (VP (VBD saw) (NP (PRP it))))")
     >>> counts = count_productions([tree])
     >>> counts.rules["NP", ("PRP",)], counts.lexicon["PRP", "it"], counts.roots["S"]

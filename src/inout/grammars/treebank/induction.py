@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import log
 from typing import TypeVar
 
-from nltk.tree import Tree
-
 from inout._core.errors import ArgumentError
 from inout.grammars.markovisation import Markovisation
 from inout.grammars.rule import Rule, Terminal
+from inout.grammars.tree import Tree
 from inout.grammars.treebank.annotation import markovise
 from inout.grammars.treebank.cleaning import clean as cleaned
 from inout.grammars.treebank.cleaning import with_root
@@ -66,6 +65,7 @@ def training_trees(
     left out), get the root `start` in place of TOP, ROOT or whatever root they have, or above
     it, and are Markovised (`markovise`). Unary chains stay.
 
+    >>> from nltk.tree import Tree
     >>> tree = Tree.fromstring("(S (NP-SBJ (DT the) (JJ old) (NN cat)) (VP (VBD slept)))")
     >>> (made,) = training_trees([tree], Markovisation(horizontal=1, vertical=1))
     >>> print(made)

@@ -1,29 +1,12 @@
-"""The lines of a treebank file, plain or compressed, and the error that points into one."""
+"""The lines of a treebank file, plain or compressed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from inout._core.errors import FileError
+from inout._core.errors import FileError, TreeSyntaxError
 from inout._core.files import open_bytes, reason, unreadable
-
-_BEFORE, _AFTER = 50, 30  # what is shown of a long line on either side of the caret
-
-
-class TreeSyntaxError(FileError, ValueError):
-    """Bracketed text is wrong at one place; the message shows the line with a caret."""
-
-    def __init__(self, message: str, text: str, line: int, column: int, source: str) -> None:
-        self.message, self.line, self.column, self.source = message, line, column, source
-        text = text.rstrip("\r\n")
-        start, end = max(0, column - 1 - _BEFORE), column + _AFTER
-        # One tree a line makes lines of thousands of characters: show the neighbourhood only.
-        left = "…" if start else ""
-        shown = left + text[start:end] + ("…" if end < len(text) else "")
-        before = left + text[start : column - 1]
-        pointer = "".join("\t" if c == "\t" else " " for c in before) + "^"
-        super().__init__(f"{source}:{line}:{column}: {message}\n  {shown}\n  {pointer}")
 
 
 def read_lines(path: str | Path) -> Iterator[str]:
@@ -38,7 +21,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
     except TreeSyntaxError:
         raise
     except unreadable() as error:
-        raise FileError(f"{path}: {reason(error)}") from error
+        raise FileError(reason(error), file=path) from error
 
 
 def _decoded(data: bytes, number: int, source: str) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from nltk.tree import Tree
-
-from inout.grammars.treebank.lines import TreeSyntaxError, read_lines
+from inout._core.errors import TreeSyntaxError
+from inout.grammars.tree import PlainTree, Tree, nltk_tree
+from inout.grammars.treebank.lines import read_lines
 
 # The first alternative takes a whole `(TAG word)`, which halves the number of tokens. Only ASCII
 # space separates: a no-break space belongs to the word it stands in.
@@ -31,13 +31,15 @@ def parse_trees(
     source: str = "<text>",
     root: str | None = None,
     untagged: bool = False,
+    plain: bool = False,
 ) -> Iterator[Tree]:
     """The trees of bracketed text (or of its lines), one after the other.
 
     A tree may run over several lines, and a line may hold several trees. The empty outer bracket
     of the Penn Treebank, `( (S ...) )`, is taken off, or labelled `root` where that is given.
     Lines between trees that begin with `#`, `%%` or `*x*` are comments. Every word needs a tag of
-    its own, `(NN dog)`, unless `untagged` allows words anywhere, as in `(S a (S b) c)`.
+    its own, `(NN dog)`, unless `untagged` allows words anywhere, as in `(S a (S b) c)`. Trees
+    are `nltk.Tree`s, or with `plain` `PlainTree`s.
 
     Mistakes raise `TreeSyntaxError` with line, column and caret. Time is linear in the text, and
     memory that of one tree.
@@ -49,16 +51,16 @@ def parse_trees(
     >>> next(parse_trees("(S (NP (PRP she)) (VP)"))
     Traceback (most recent call last):
     ...
-    inout.grammars.treebank.lines.TreeSyntaxError: <text>:1:22: the bracket of VP holds nothing
+    inout._core.errors.TreeSyntaxError: <text>:1:22: the bracket of VP holds nothing
       (S (NP (PRP she)) (VP)
                            ^
     """
     lines = text.split("\n") if isinstance(text, str) else text
-    return _Reader(source, root, untagged).trees(lines)
+    return _Reader(source, root, untagged, plain).trees(lines)
 
 
 def read_trees(
-    path: str | Path, *, root: str | None = None, untagged: bool = False
+    path: str | Path, *, root: str | None = None, untagged: bool = False, plain: bool = False
 ) -> Iterator[Tree]:
     r"""The trees of a file, plain, `.xz` or `.gz`, read lazily.
 
@@ -70,11 +72,13 @@ def read_trees(
     >>> [tree.leaves() for tree in read_trees(path)]
     [['go'], ['stop']]
     """
-    return parse_trees(read_lines(path), source=str(path), root=root, untagged=untagged)
+    return parse_trees(
+        read_lines(path), source=str(path), root=root, untagged=untagged, plain=plain
+    )
 
 
 def read_parses(
-    path: str | Path, *, root: str | None = None, untagged: bool = False
+    path: str | Path, *, root: str | None = None, untagged: bool = False, plain: bool = False
 ) -> Iterator[Tree | None]:
     r"""The output of a parser: one tree per line, None for an empty line, `(())` or a bare root.
 
@@ -90,7 +94,7 @@ def read_parses(
         if _FAILURE.fullmatch(line):
             yield None
             continue
-        trees = list(_Reader(str(path), root, untagged).trees([line], first=number))
+        trees = list(_Reader(str(path), root, untagged, plain).trees([line], first=number))
         if len(trees) != 1:
             message = f"expected one tree a line. Got {len(trees)}"
             raise TreeSyntaxError(message, line, number, 1, str(path))
@@ -100,8 +104,9 @@ def read_parses(
 class _Reader:
     """The state between two tokens: the open brackets, and where to point in an error."""
 
-    def __init__(self, source: str, root: str | None, untagged: bool) -> None:
+    def __init__(self, source: str, root: str | None, untagged: bool, plain: bool) -> None:
         self.source, self.root, self.untagged = source, root, untagged
+        self.make = PlainTree if plain else nltk_tree()
         self.line, self.number = "", 0
         self.start = ("", 0, 0)  # line, its number and the column of the tree's first bracket
         self.stack: list[Any] = []  # the open brackets, outermost first
@@ -116,7 +121,7 @@ class _Reader:
             for token in _TOKEN.finditer(self.line):
                 kind = token.lastindex
                 if kind == _TAGGED:
-                    node = Tree(token[1], [token[2]])
+                    node = self.make(token[1], [token[2]])
                     if stack:
                         stack[-1].append(node)
                     else:
@@ -124,7 +129,7 @@ class _Reader:
                 elif kind == _OPEN:
                     if not stack:
                         self.start = (self.line, self.number, token.start())
-                    node = Tree(token[3], [])
+                    node = self.make(token[3], [])
                     if stack:
                         stack[-1].append(node)
                     stack.append(node)

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Literal, TypeVar
 
-from nltk.tree import Tree
-
 from inout._core.errors import ArgumentError
+from inout.grammars.tree import Tree
 from inout.grammars.treebank.cleaning import EMPTY, PUNCTUATION, ROOTS, base_label
 from inout.grammars.treebank.scores import Scores, SentenceScore
 from inout.grammars.treebank.walking import is_preterminal
@@ -84,6 +83,7 @@ def score(
     numbers of trees raise `ArgumentError`. O(brackets) for each sentence, and
     O(wrong brackets × brackets) for the crossing ones.
 
+    >>> from nltk.tree import Tree
     >>> gold = Tree.fromstring("(VP (VBD saw) (NP (DT the) (NN cat)) (ADVP (RB now)))")
     >>> parse = Tree.fromstring("(VP (VBD saw) (NP (DT the) (NN cat) (RB now)))")
     >>> scores = score([gold], [parse])
@@ -108,6 +108,7 @@ def score_sentence(
 ) -> SentenceScore:
     """The score of one parse against its gold tree.
 
+    >>> from nltk.tree import Tree
     >>> tree = Tree.fromstring("(TOP (S (NP (PRP she)) (VP (VBD slept)) (. .)))")
     >>> one = score_sentence(tree, tree)
     >>> one.length, one.words, one.gold, one.matched, one.exact

@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from nltk.tree import Tree
-
 from inout._core.errors import ArgumentError
+from inout.grammars.tree import Tree, like
 from inout.grammars.treebank.walking import is_preterminal, rebuild
 
 
@@ -20,6 +19,7 @@ def collapse_unary(
     and begins below the root, unless `root`. `expand_unary` undoes it exactly, so a label that
     contains the separator already raises `ArgumentError`.
 
+    >>> from nltk.tree import Tree
     >>> tree = Tree.fromstring("(TOP (S (VP (VB go) (NP (NN home)))))")
     >>> print(collapse_unary(tree))
     (TOP (S+VP (VB go) (NP (NN home))))
@@ -44,14 +44,15 @@ def _joined(
     # The child made here may have one word and yet be a chain; the old one tells.
     chain = len(node) == 1 and isinstance(node[0], Tree) and (tags or not is_preterminal(node[0]))
     if not chain or node is top:
-        return [Tree(label, children)]
+        return [like(node, label, children)]
     (only,) = children
-    return [Tree(f"{label}{separator}{only.label()}", list(only))]
+    return [like(node, f"{label}{separator}{only.label()}", list(only))]
 
 
 def expand_unary(tree: Tree, *, separator: str = "+") -> Tree:
     """The tree with every joined label as a chain of nodes again: undoes `collapse_unary`.
 
+    >>> from nltk.tree import Tree
     >>> print(expand_unary(Tree.fromstring("(TOP+S+VP (VB go) (NP+NN home))")))
     (TOP (S (VP (VB go) (NP (NN home)))))
     """
@@ -63,5 +64,5 @@ def _chained(node: Tree, children: list[Any], *, separator: str) -> list[Any]:
     if "" in parts:  # the tag of a plus sign, say, which was never joined
         parts = [node.label()]
     for label in reversed(parts):
-        children = [Tree(label, children)]
+        children = [like(node, label, children)]
     return children

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from nltk.tree import Tree
+from inout.grammars.tree import Tree
 
 
 def is_preterminal(node: Any) -> bool:
     """Whether the node is a tag over one word.
 
+    >>> from nltk.tree import Tree
     >>> is_preterminal(Tree("NN", ["dog"])), is_preterminal(Tree("NP", [Tree("NN", ["dog"])]))
     (True, False)
     """
@@ -20,6 +21,7 @@ def is_preterminal(node: Any) -> bool:
 def preorder(tree: Tree) -> Iterator[Tree]:
     """All nodes of the tree, a parent before its children and these from left to right.
 
+    >>> from nltk.tree import Tree
     >>> tree = Tree.fromstring("(S (NP (PRP she)) (VP (VBD saw) (NP (PRP it))))")
     >>> " ".join(node.label() for node in preorder(tree))
     'S NP PRP VP VBD NP PRP'
@@ -38,6 +40,7 @@ def rebuild(tree: Tree, rule: Callable[[Tree, list[Any]], list[Any]]) -> list[An
     that node: nothing, one tree, or several nodes and words side by side.
     O(number of nodes) calls.
 
+    >>> from nltk.tree import Tree
     >>> tree = Tree.fromstring("(S (NP (PRP she)) (VP (VBD slept)))")
     >>> def lowered(node, children):
     ...     return [Tree(node.label().lower(), children)]

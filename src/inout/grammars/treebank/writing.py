@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from nltk.tree import Tree
-
 from inout._core.errors import ArgumentError
+from inout.grammars.tree import Tree
 from inout.io.files import write_text
 
 _SEPARATOR = re.compile(r"[\s()]", re.ASCII)
@@ -20,6 +19,7 @@ def format_tree(tree: Tree) -> str:
     Brackets within words are written -LRB- and -RRB-, as in the Penn Treebank. A label or word
     that is empty or has white space in it, or a label with brackets, raises `ArgumentError`.
 
+    >>> from nltk.tree import Tree
     >>> format_tree(Tree("S", [Tree("NN", ["f(x)"]), Tree("VBZ", ["grows"])]))
     '(S (NN f-LRB-x-RRB-) (VBZ grows))'
     """

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from nltk.tree import Tree
 from numpy.typing import NDArray
 
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
 from inout._core.lazy import lazy_property
 from inout._core.randomness import checked_generator, random_seed
+from inout.grammars.tree import Tree, nltk_tree
 from inout.kernels.latent.decode import sample_items
 from inout.kernels.latent.op import BlockPasses
 from inout.kernels.latent.powers import ldexp
@@ -115,12 +115,12 @@ class LatentAnalyses:
     def _tree(self, items: list[int]) -> Tree:
         """The tree of items in preorder."""
         names, spans = self.model.skeleton.nonterminals, self.chart.spans
-        waiting: list[Tree] = []
+        make, waiting = nltk_tree(), list[Tree]()
         for item in reversed(items):
             label = names[self.chart.graph.symbols[item]]
             i, j = spans[item]
             if j == i + 1:
-                waiting.append(Tree(label, [self.words[i]]))
+                waiting.append(make(label, [self.words[i]]))
             else:
-                waiting.append(Tree(label, [waiting.pop(), waiting.pop()]))
+                waiting.append(make(label, [waiting.pop(), waiting.pop()]))
         return waiting.pop()

@@ -9,16 +9,16 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from nltk.tree import Tree
 
-from inout._core.errors import ArgumentError
+from inout._core.errors import ArgumentError, ChartTooLargeError
 from inout._core.pipeline import in_threads
+from inout.grammars.tree import Tree
 from inout.latent.decoding.analyses import LatentAnalyses
 from inout.latent.decoding.best_trees import Method, check_method
 from inout.latent.decoding.labels import Constituents, ConstituentTable, treebank_constituents
 from inout.latent.decoding.pruning import CoarseGrammar
 from inout.latent.grammar import LatentGrammar
-from inout.latent.graphs import ChartTooLargeError, chart_of_sentence
+from inout.latent.graphs import chart_of_sentence
 from inout.latent.treebank import treebank_tree, with_words
 
 Source = Literal["latent", "negative", "wider", "unpruned", "skeletal", "none"]

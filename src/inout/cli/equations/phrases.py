@@ -6,8 +6,7 @@ from collections.abc import Hashable
 
 from inout.forest import Derivation, Forest, Item
 from inout.forest.pictures import as_graph
-from inout.viz import Graph, HyperEdge, Node, TreeNode, text
-from inout.viz.branches import branches
+from inout.viz import Graph, HyperEdge, Node, TreeNode
 
 WORD = "word"  # word(W,I,K) is a word of the sentence from I to K
 
@@ -77,11 +76,6 @@ def phrase_graph(forest: Forest) -> Graph:
     if graph.items_in_all == len(graph.nodes) and graph.edges_in_all == len(graph.edges):
         return Graph(nodes, edges, goals)
     return Graph(nodes, edges, goals, graph.items_in_all, graph.edges_in_all)
-
-
-def draw(tree: TreeNode, width: int) -> str:
-    """The tree with its root on top where it fits, else one node a line."""
-    return branches(tree, max_width=width, max_depth=40) or text.tree(tree)
 
 
 def _is_word(label: Hashable) -> bool:

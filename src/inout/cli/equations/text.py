@@ -7,17 +7,16 @@ import math
 from rich.text import Text
 
 from inout.cli import formats
-from inout.cli.counts import CountTable, count_table
+from inout.cli.drawing import draw
+from inout.cli.equations.counts import CountTable, count_table
+from inout.cli.equations.solve import Answer, GoalAnswer
 from inout.cli.paper import Paper, bar_text
-from inout.cli.solve import Answer, GoalAnswer
-from inout.cli.trees import draw
 from inout.viz import text
 from inout.viz.labels import clean
 
 MOST_ROWS = 15
 MOST_SHOWN_GOALS = 20
 MOST_DRAWN_GOALS = 5
-MOST_TREE_LINES = 200
 
 
 def print_answer(paper: Paper, answer: Answer) -> None:
@@ -80,12 +79,7 @@ def print_derivations(paper: Paper, answer: Answer, goal: GoalAnswer) -> None:
         paper.line()
         tree = answer.tree(derivation)
         drawing = draw(tree, paper.width - 3) if answer.phrases else text.tree(tree)
-        lines = drawing.split("\n")
-        for line in lines[:MOST_TREE_LINES]:
-            paper.line(f"   {line}")
-        if len(lines) > MOST_TREE_LINES:
-            rest = f"   ... {len(lines) - MOST_TREE_LINES:,} more lines; --json has all items"
-            paper.line(rest, "dim")
+        paper.drawing(drawing, "--json has all items")
 
 
 def print_counts(paper: Paper, answer: Answer, name: str) -> None:
@@ -139,4 +133,4 @@ def _print_goals(paper: Paper, answer: Answer) -> None:
 
 def _print_no_derivation(paper: Paper, answer: Answer) -> None:
     paper.line()
-    paper.sentence("There is no derivation: the facts do not derive the goal.", "yellow")
+    paper.sentence("No derivation: the facts do not derive the goal.", "yellow")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from inout.cli import formats
-from inout.cli.counts import count_table
-from inout.cli.solve import Answer, GoalAnswer
-from inout.cli.text_report import numbers
-from inout.cli.trees import phrase_graph
+from inout.cli.equations.counts import count_table
+from inout.cli.equations.phrases import phrase_graph
+from inout.cli.equations.solve import Answer, GoalAnswer
+from inout.cli.equations.text import numbers
 from inout.forest.pictures import as_graph
 from inout.viz import TreeNode, page, svg
 
@@ -48,7 +48,7 @@ def _numbers(answer: Answer) -> str:
         )
     remarks = []
     if not any(goal.count for goal in answer.goals):
-        remarks.append(page.paragraph("There is no derivation: the facts do not derive the goal."))
+        remarks.append(page.paragraph("No derivation: the facts do not derive the goal."))
     remarks += [page.paragraph(f"Note: {note}") for note in answer.notes]
     return "\n".join([table, *remarks])
 

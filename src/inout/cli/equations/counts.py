@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from inout.cli import formats
-from inout.cli.solve import Answer
+from inout.cli.equations.solve import Answer
+from inout.forest.labels import format_value
+
+_PLAIN = re.compile(r"[^\s\"]+")
+_INTEGER = re.compile(r"-?[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ def count_table(answer: Answer, name: str, most: int) -> CountTable:
     as_weight = formats.probability if answer.request.probabilities else formats.log
     rows = []
     for row in shown:
-        values = [formats.value(value) for value in facts.rows[row]]
+        values = [written(value) for value in facts.rows[row]]
         values += [""] * (arity - len(values))
         rows.append((values, as_weight(float(facts.log_weights[row])), counts[row]))
     weight = "weight" if answer.request.probabilities else "log-weight"
@@ -45,3 +50,15 @@ def _rest(counts: Sequence[float], used: Sequence[int], shown: int) -> str:
     if len(used) == shown:
         return f"{rows} that no derivation uses"
     return f"{rows}, none above {counts[used[shown]]:.4f}; --json has all"
+
+
+def written(constant: Hashable) -> str:
+    """A value of a fact; a string that could be taken for something else stands in quotes.
+
+    >>> written("NP"), written(3), written("3"), written("a b")
+    ('NP', '3', '"3"', '"a b"')
+    """
+    plain = isinstance(constant, str) and _PLAIN.fullmatch(constant)
+    if plain and not _INTEGER.fullmatch(str(constant)):
+        return str(constant)
+    return format_value(constant)

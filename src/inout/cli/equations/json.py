@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from typing import Any
 
-from inout.cli.solve import Answer, GoalAnswer
+from inout.cli.equations.solve import Answer, GoalAnswer
+from inout.cli.formats import exact, number
 from inout.forest import Derivation, Item
 
 FORMAT = "inout solve 1"
-# Larger integers would silently lose digits in readers that know only float64.
-LARGEST_NUMBER = 2**53
 
 
 def as_json(answer: Answer) -> str:
@@ -53,27 +51,6 @@ def as_json(answer: Answer) -> str:
         "seconds": {name: round(seconds, 6) for name, seconds in answer.seconds.items()},
     }
     return json.dumps(document, ensure_ascii=False, allow_nan=False)
-
-
-def number(value: float | None) -> float | str | None:
-    """A float as JSON can hold it.
-
-    >>> number(0.5), number(float("-inf"))
-    (0.5, '-inf')
-    """
-    return str(value) if value in (math.inf, -math.inf) else value
-
-
-def exact(count: int) -> int | str:
-    """An integer, as digits where a float64 could not hold it."""
-    if count <= LARGEST_NUMBER:
-        return count
-    limit = sys.get_int_max_str_digits()
-    sys.set_int_max_str_digits(0)
-    try:
-        return str(count)
-    finally:
-        sys.set_int_max_str_digits(limit)
 
 
 def _rows(answer: Answer, name: str) -> list[list[Any]]:

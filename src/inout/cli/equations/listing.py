@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from inout import programs
 from inout.cli.paper import Paper
+from inout.programs import library
 
 
 def print_names() -> None:
     """All programs with the first sentence of their descriptions."""
     paper = Paper()
-    paper.pairs([(name, programs.describe(name).split("\n")[0]) for name in programs.names()])
+    paper.pairs([(name, library.describe(name).split("\n")[0]) for name in library.names()])
     paper.line()
     paper.line("inout programs NAME prints one of them; inout solve NAME runs it", "dim")
 
@@ -19,6 +19,6 @@ def print_names() -> None:
 def print_program(name: str) -> None:
     """A program as it stands in its file, comments dimmed on a terminal."""
     paper = Paper()
-    for line in programs.text(name).rstrip("\n").split("\n"):
+    for line in library.text(name).rstrip("\n").split("\n"):
         code, mark, comment = line.partition("%")
         paper.console.print(Text.assemble(code, (mark + comment, "dim")), soft_wrap=True)

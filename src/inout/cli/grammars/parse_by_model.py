@@ -5,33 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from inout._core.errors import FileError
+from inout._core.errors import ChartTooLargeError
 from inout._core.pipeline import in_order
-from inout.cli.grammars.loading import STANDARD_INPUT, Line, is_model
-from inout.cli.grammars.parsing import Answer, Found, Request, refusal, seeded
+from inout.cli.grammars.answers import Answer, Found, Request
+from inout.cli.grammars.limits import refusal
+from inout.cli.grammars.loading import Line
+from inout.cli.grammars.seeds import seeded
 from inout.latent.decoding.analyses import LatentAnalyses
 from inout.latent.decoding.labels import treebank_constituents
 from inout.latent.decoding.parser import LatentParser
 from inout.latent.grammar import LatentGrammar
-from inout.latent.graphs import ChartTooLargeError
 from inout.latent.treebank import treebank_tree, with_words
-
-
-def load_model(path: str) -> LatentGrammar:
-    """The latent model in a file; other files are refused by what they are."""
-    if path == STANDARD_INPUT:
-        raise FileError("--model: a model must be in a file. Got -, which is standard input")
-    if Path(path).is_file() and not is_model(path):
-        raise FileError(
-            f"{path}: this is no latent model, as `inout induce --latent` writes them; a grammar "
-            "is given without --model"
-        )
-    return LatentGrammar.load(path)
 
 
 def answers(parser: LatentParser, lines: Iterable[Line], request: Request) -> Iterator[Answer]:
@@ -43,14 +31,15 @@ def answers(parser: LatentParser, lines: Iterable[Line], request: Request) -> It
 def _answer(parser: LatentParser, request: Request, given: tuple[Line, int]) -> Answer:
     line, seed = given
     words = line.words
-    refused = refusal(parser.coarse.parser, len(words), request.max_words, posteriors=True)
+    size = len(parser.coarse.parser.form.table.nonterminals)
+    refused = refusal(size, len(words), request.max_words, posteriors=True)
     if refused is not None:
         return Answer(line, words, reason=refused, sign=0, found_by="none")
     method: Any = request.method
     try:
         parse, analyses = parser.parse_and_analyses(words, method)
     except ChartTooLargeError as error:
-        return Answer(line, words, reason=str(error), sign=0, found_by="none")
+        return Answer(line, words, reason=error.message, sign=0, found_by="none")
     tree = parse.tree
     if tree is None:
         reason = _reason(parser.grammar, words)
@@ -84,7 +73,9 @@ def _reason(grammar: LatentGrammar, words: Sequence[str]) -> str:
     known = zip(words, grammar.vocabulary.replace(words), strict=True)
     numbers = grammar.model.skeleton.word_numbers
     missing = [word for word, replaced in known if replaced not in numbers]
-    return f"unknown: {', '.join(missing)}" if missing else "the rules of the model have none"
+    if missing:
+        return f"the model does not know {', '.join(missing)}"
+    return "the rules of the model derive none"
 
 
 def _found(analyses: LatentAnalyses, trees: Sequence[Any]) -> list[Found]:

@@ -1,0 +1,1 @@
+"""What `inout solve` and `inout programs` do."""

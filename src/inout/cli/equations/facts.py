@@ -1,0 +1,92 @@
+"""The facts that `inout solve` is given: files, single facts, a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from inout._core.errors import AmbiguousFactsError, ArgumentError, FileError
+from inout.cli.equations.phrases import WORD
+from inout.cli.equations.program import Request, arities_of
+from inout.deduction import Facts, Program
+from inout.io.facts import read_facts, read_value
+
+LENGTH = "length"
+
+
+def load_facts(program: Program, request: Request) -> tuple[dict[str, Facts], frozenset[str]]:
+    """The facts from files and from the sentence, and the relations that the sentence gave."""
+    arities = arities_of(program.parsed)
+    parts: dict[str, list[Facts]] = {}
+    for name, path in request.files:
+        choice = True if name in request.weighted else False if name in request.unweighted else None
+        try:
+            rows = read_facts(
+                path, arities[name], weighted=choice, probabilities=request.probabilities
+            )
+        except AmbiguousFactsError as error:
+            raise FileError(
+                f"{error.message}; say --weighted {name} or --unweighted {name}",
+                file=error.file,
+                line=error.line,
+                column=error.column,
+            ) from None
+        parts.setdefault(name, []).append(rows)
+    for name, values in request.single:
+        parts.setdefault(name, []).append(Facts([_single(name, values, arities[name])]))
+    facts = {name: _chained(files) for name, files in parts.items()}
+    said = {} if request.sentence is None else _sentence(request.sentence, arities, facts)
+    facts.update(said)
+    _check_complete(program, facts)
+    return facts, frozenset(said)
+
+
+def _single(name: str, values: str, arities: set[int]) -> tuple[str | int, ...]:
+    """The one row of a --fact option."""
+    try:
+        row = tuple(read_value(value) for value in values.split())
+    except ValueError as error:
+        raise ArgumentError(f"--fact {name}={values}: {error}") from None
+    if len(row) not in arities:
+        sizes = " or ".join(str(arity) for arity in sorted(arities))
+        raise ArgumentError(
+            f"--fact: {name} takes {sizes} values, separated by spaces. Got {len(row)}: {values!r}"
+        )
+    return row
+
+
+def _chained(files: list[Facts]) -> Facts:
+    """The rows of several files, one after another."""
+    if len(files) == 1:
+        return files[0]
+    rows = [row for facts in files for row in facts.rows]
+    return Facts(rows, torch.cat([facts.log_weights for facts in files]))
+
+
+def _sentence(
+    sentence: str, arities: Mapping[str, set[int]], facts: Mapping[str, Facts]
+) -> dict[str, Facts]:
+    """word(W,I,K) and length(N) of a sentence, as far as the program uses them."""
+    if 3 not in arities.get(WORD, ()):
+        raise ArgumentError("--sentence: the program has no word(W,I,K) to put the words in")
+    if WORD in facts:
+        raise ArgumentError("--sentence and --facts word=... both give the words")
+    try:
+        words = [read_value(word) for word in sentence.split()]
+    except ValueError as error:
+        raise ArgumentError(f"--sentence: {error}") from None
+    said = {WORD: Facts([(word, i, i + 1) for i, word in enumerate(words)])}
+    if 1 in arities.get(LENGTH, ()) and LENGTH not in facts:
+        said[LENGTH] = Facts([(len(words),)])
+    return said
+
+
+def _check_complete(program: Program, facts: Mapping[str, Facts]) -> None:
+    for name, use in program.parsed.used.items():
+        if name in facts or name in program.parsed.derived:
+            continue
+        way = f"--facts {name}=FILE.tsv or --fact {name}=VALUES"
+        if name == WORD and 3 in use.arities:
+            way += ' or --sentence "..."'
+        raise program.parsed.error(f"{name} is not given: add {way}", use.position)

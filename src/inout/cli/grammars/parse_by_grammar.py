@@ -1,0 +1,109 @@
+"""Sentences parsed by a grammar, one after the other, in order, as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+
+import torch
+
+from inout._core.pipeline import in_order
+from inout.cli.grammars.answers import Answer, Found, Request
+from inout.cli.grammars.limits import refusal
+from inout.cli.grammars.loading import Line
+from inout.cli.grammars.seeds import seeded
+from inout.grammars.parser.analyses import Analyses
+from inout.grammars.parser.parser import Parser
+from inout.grammars.parser.parses import Parse
+from inout.grammars.treebank.annotation import coarse_label, restore
+
+# Forests of more trees are not drawn.
+MOST_TREES = 100
+
+
+def treebank_label(symbol: str) -> str | None:
+    """The label that a symbol of a Markovised grammar stands for; None for a part of a node.
+
+    >>> [treebank_label(symbol) for symbol in ("NP^S", "NP^S|<DT>", "NN")]
+    ['NP', None, 'NN']
+    """
+    label = coarse_label(symbol)
+    return None if label.endswith("|<>") else label
+
+
+def answers(parser: Parser, lines: Iterable[Line], request: Request) -> Iterator[Answer]:
+    """The answer to each line, in order, as soon as it is there."""
+    given = seeded(lines, request.seed)
+    return in_order(partial(_answer, parser, request), given, torch.get_num_threads())
+
+
+def _answer(parser: Parser, request: Request, given: tuple[Line, int]) -> Answer:
+    line, seed = given
+    words = line.words
+    refused = refusal(
+        len(parser.form.table.nonterminals),
+        len(words),
+        request.max_words,
+        posteriors=_posteriors(request),
+    )
+    if refused is not None:
+        return Answer(line, words, reason=refused)
+    analyses = parser.given(words)
+    parses = _parses(analyses, request)
+    first = parses[0]
+    if first.plain_tree is None:
+        count = 0 if request.count else None
+        reason = first.reason or "the grammar has none"
+        return Answer(line, words, count=count, unknown=first.unknown, reason=reason)
+    drawn: list[Parse] = []
+    if request.samples:
+        drawn = analyses.sample(request.samples, torch.Generator().manual_seed(seed))
+    return Answer(
+        line,
+        words,
+        analyses.log_z,
+        [_shown(parse, request) for parse in parses],
+        [_shown(parse, request) for parse in drawn],
+        analyses.count() if request.count else None,
+        _constituents(analyses, request) if request.picture else None,
+        _all_trees(analyses, request) if request.picture else (),
+        first.unknown,
+    )
+
+
+def _parses(analyses: Analyses, request: Request) -> Sequence[Parse]:
+    if request.k == 1:
+        return [analyses.parse(request.method, treebank_label if request.restore else None)]
+    # A sentence without a tree has no best ones either, but a reason.
+    return analyses.kbest(request.k) or [analyses.best()]
+
+
+def _shown(parse: Parse, request: Request) -> Found:
+    tree = parse.plain_tree
+    if request.restore and tree is not None:
+        tree = restore(tree)
+    return Found(tree, float(parse.log_weight), float(parse.log_prob))
+
+
+def _constituents(analyses: Analyses, request: Request) -> dict[tuple[str, int, int], float]:
+    found = analyses.marginals().constituents
+    if not request.restore:
+        return dict(found)
+    merged: dict[tuple[str, int, int], float] = {}
+    for (symbol, i, j), value in found.items():
+        label = treebank_label(symbol)
+        if label is not None:
+            merged[label, i, j] = merged.get((label, i, j), 0.0) + value
+    return merged
+
+
+def _all_trees(analyses: Analyses, request: Request) -> Sequence[Found]:
+    """Every tree, for a drawing of the forest; none where there are too many."""
+    size = analyses.count()
+    if not size <= MOST_TREES:
+        return ()
+    return [_shown(parse, request) for parse in analyses.kbest(int(size))]
+
+
+def _posteriors(request: Request) -> bool:
+    return request.picture or request.method != "viterbi"

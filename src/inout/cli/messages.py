@@ -1,0 +1,42 @@
+"""Errors of the library as messages of the command: the one place where they are put into words."""
+
+from __future__ import annotations
+
+from inout._core.errors import FileError, InoutError, ProgramError, Remedy
+
+# Arguments of the library that are options of the command.
+OPTIONS = {
+    "checkpoint": "--checkpoint",
+    "format": "--to",
+    "max_edges": "--max-edges",
+    "max_iterations": "--iterations",
+    "max_rounds": "--max-rounds",
+    "start": "--start",
+}
+REMEDIES = {
+    Remedy.ADD_DUPLICATES: "--add-duplicates adds up their weights",
+    Remedy.DIAGNOSE: "`inout check` shows why",
+    Remedy.FEWER_DERIVATIONS: "a smaller --best needs fewer",
+    Remedy.LARGER_MAX_EDGES: "raise --max-edges, or make the problem smaller",
+    Remedy.LARGER_MAX_ROUNDS: "raise --max-rounds if it should",
+    Remedy.NORMALISE: "--normalise turns weights into probabilities",
+    Remedy.READ_COLUMNS: "--from conll reads words in columns",
+    Remedy.RESUME: "--resume continues from it, deleting it starts afresh",
+}
+OUT_OF_MEMORY = "out of memory; try a smaller --latent, --size, --max-words or --max-edges"
+
+
+def message(error: InoutError) -> str:
+    """The error in the command's words; one about a place in a file begins with that place."""
+    argument = error.argument
+    text = error.text(
+        None if argument is None else OPTIONS.get(argument, argument),
+        None if error.remedy is None else REMEDIES[error.remedy],
+    )
+    of_file = isinstance(error, FileError | ProgramError) and error.place is not None
+    return text if of_file else from_command(text)
+
+
+def from_command(text: str) -> str:
+    """A message that says which command it comes from."""
+    return f"inout: {text}"
