@@ -96,7 +96,7 @@ def test_trees_of_the_treebank_come_out(run, folder, given, method):
     assert outcome.out.splitlines() == [first, RAN, "(())", "(())"]
     assert outcome.err == (
         "dev.txt:3: no tree: the sentence has no words\n"
-        "dev.txt:4: no tree: the rules of the model have none\n"
+        "dev.txt:4: no tree: the rules of the model derive none\n"
         "note: 2 of 4 sentences have no tree\n"
     )
 
@@ -127,7 +127,7 @@ def test_drawings_say_what_is_known(run, folder):
     assert " · unknown: walked\n\n1  probability 1.0000  " in outcome.out
     run("induce", "gold.mrg", "--latent", "1", "--unknown-threshold", "0", "-o", "m")
     outcome = run("parse", "m", "--sentence", "she walked .")
-    assert "she walked .\nno tree: the grammar does not know walked\n" in outcome.out
+    assert "she walked .\nno tree: the model does not know walked\n" in outcome.out
 
 
 @pytest.mark.parametrize("shape", [(), ("--format", "bracketed"), ("--json",)])
@@ -331,7 +331,7 @@ def test_the_treebank_is_not_overwritten(run, folder, options):
     before = (folder / "gold.mrg").read_bytes()
     outcome = run("induce", "gold.mrg", *options, "-o", "./gold.mrg")
     assert outcome.code == 2
-    assert "-o must not be than the treebank" in outcome.err
+    assert "-o must not be the treebank" in outcome.err
     assert (folder / "gold.mrg").read_bytes() == before
 
 
