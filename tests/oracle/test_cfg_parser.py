@@ -227,7 +227,7 @@ def test_forests() -> None:
 def test_sentences_without_a_tree_are_answers() -> None:
     parser = Parser(Grammar.from_text("S -> 'a' S | 'b'"))
     for words, reason in (
-        (["a", "zebra", "b", "yak"], "unknown: zebra, yak"),
+        (["a", "zebra", "b", "yak"], "the grammar does not know zebra, yak"),
         (["b", "a"], "no tree of the grammar"),
         ([], "no empty tree"),
     ):
