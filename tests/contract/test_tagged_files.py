@@ -119,7 +119,7 @@ def test_files_that_cannot_be_read(tmp_path):
             list(read_tagged(path))
     with pytest.raises(FileError, match="no such file"):
         list(read_tagged(tmp_path / "none.tsv"))
-    with pytest.raises(FileError, match="this is a directory"):
+    with pytest.raises(FileError, match="is a directory"):
         list(read_tagged(tmp_path))
 
 

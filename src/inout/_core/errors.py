@@ -6,7 +6,7 @@ from enum import Enum
 from pathlib import Path
 
 # A JSON file or a tree may be one line of megabytes: this much is shown on either side of a caret.
-_BEFORE, _AFTER = 50, 50
+_BEFORE, _AFTER = 50, 40
 
 
 class Remedy(Enum):
