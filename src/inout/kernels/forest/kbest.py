@@ -37,7 +37,8 @@ def _find_nodes(forest: ScoredForest, root: int, k: int, max_edges: int) -> tupl
     if found == 0:
         raise ForestError(
             f"the search for the {k} best derivations of item {root} needs more than "
-            f"{max_nodes} partial derivations; ask for fewer, or raise max_edges"
+            f"{max_nodes} partial derivations",
+            remedy=Remedy.FEWER_DERIVATIONS,
         )
     root_nodes = np.zeros(found, np.int64)
     for r in range(1, found):
@@ -58,7 +59,8 @@ def _write_trees(
     if total > max_edges:
         raise ForestError(
             f"the {len(root_nodes)} best derivations of item {root} have more than {max_edges} "
-            "edges when written out as trees; ask for fewer, or raise max_edges"
+            "edges when written out as trees",
+            remedy=Remedy.FEWER_DERIVATIONS,
         )
     offsets = np.zeros(len(root_nodes) + 1, np.int64)
     edges = np.empty(total, np.int64)

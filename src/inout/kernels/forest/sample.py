@@ -106,8 +106,8 @@ def sample(
         )
     if (offsets == compiled.TOO_LARGE).any() or offsets.sum() > max_edges:
         raise ForestError(
-            f"the {n} samples have more than {max_edges} edges when written out as trees; "
-            "ask for fewer, or raise max_edges"
+            f"the {n} samples have more than {max_edges} edges when written out as trees",
+            remedy=Remedy.FEWER_DERIVATIONS,
         )
     np.cumsum(offsets, out=offsets)
     edges = np.empty(int(offsets[-1]), np.int64)
