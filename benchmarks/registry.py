@@ -98,6 +98,11 @@ WORKLOADS = {
             "contexts_align",
             seeded=True,
         ),
+        Workload(
+            "startup",
+            "the first answer: warm and cold commands, small problems beside a busy neighbour",
+            "startup",
+        ),
         Workload("rna", "RNA folding with the Pfold grammar: accuracy and speed", "rna"),
         Workload("gpu", "every dense family on an NVIDIA GPU; the bounds are for an H200", "gpu"),
     )

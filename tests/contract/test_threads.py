@@ -14,7 +14,7 @@ class SlowLibrary:
     def __init__(self):
         self.calls, self.delay = 0, 0.0
 
-    def GOMP_parallel(self, task, data, count, flags):  # noqa: N802
+    def GOMP_parallel(self, task, data, count, flags):
         self.calls += 1
         task(data)
         time.sleep(self.delay)
