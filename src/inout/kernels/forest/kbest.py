@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float64, Int32, Int64
 
-from inout._core.errors import ArgumentError, ForestError
+from inout._core.errors import ArgumentError, ForestError, Remedy
 from inout.kernels.forest.cpu import kbest as compiled
 from inout.kernels.forest.cpu.kbest import Items, ScoredForest, Trees
 from inout.kernels.math.cpu.heap import FIRST, ITEM_COLUMNS, MOST_NODES, NEXT, Nodes, new_nodes

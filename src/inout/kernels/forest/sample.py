@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from jaxtyping import Float64, Int32, Int64
 
-from inout._core.errors import ArgumentError, ForestError
+from inout._core.errors import ArgumentError, ForestError, Remedy
 from inout.kernels.forest.cpu import sample as compiled
 
 MAX_EDGES = 2**28

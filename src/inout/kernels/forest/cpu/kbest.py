@@ -236,7 +236,8 @@ def search(forest, root, k, max_nodes, items):
             arity = tail_offsets[edge + 1] - begin
             if used + arity + 1 > max_nodes:
                 return 0, nodes
-            nodes = with_room(nodes, used, arity + 1, max_nodes)
+            if used + arity + 1 > len(nodes.edges):
+                nodes = with_room(nodes, used, arity + 1, max_nodes)
             links = nodes.links
             wanted = NONE
             while position < arity:
@@ -272,18 +273,22 @@ def search(forest, root, k, max_nodes, items):
     return found, nodes
 
 
-@inner
-def push_parts(forest, item, node, nodes, stack, depth):
-    """Pushes the derived tails of a derivation, rightmost first: (the stack, its depth).
+@inner(forceinline=True)
+def edge_of(forest, item, node, nodes):
+    """The edge at the top of a derivation of an item."""
+    return nodes.edges[node] if node > 0 else forest.pointer[item]
 
-    A row is an item and the node of its derivation. `stack` may have been made longer.
+
+@inner(forceinline=True)
+def push_parts(forest, edge, node, nodes, stack, depth):
+    """Pushes the derived tails of a derivation with this edge, rightmost first: the new depth.
+
+    A row is an item and the node of its derivation. There must be room for all tails: a stack
+    that is handed back and forth costs more than all else here, because its references are counted.
     """
     links = nodes.links
-    edge = nodes.edges[node] if node > 0 else forest.pointer[item]
     begin = forest.tail_offsets[edge]
     arity = forest.tail_offsets[edge + 1] - begin
-    if depth + arity > len(stack):
-        stack = longer_rows(stack, 2 * (depth + arity))
     changed = node if links[node, CHILD] > 0 else np.int64(0)
     for position in range(arity - 1, -1, -1):
         child = np.int64(0)
@@ -294,7 +299,7 @@ def push_parts(forest, item, node, nodes, stack, depth):
             stack[depth, 0] = forest.tails[begin + position]
             stack[depth, 1] = child
             depth += 1
-    return stack, depth
+    return depth
 
 
 @compiled
@@ -310,7 +315,11 @@ def measure(forest, root, root_nodes, nodes, trees, limit):
         while depth > 0:
             item = stack[depth - 1, 0]
             node = stack[depth - 1, 1]
-            stack, end = push_parts(forest, item, node, nodes, stack, depth)
+            edge = edge_of(forest, item, node, nodes)
+            arity = forest.tail_offsets[edge + 1] - forest.tail_offsets[edge]
+            if depth + arity > len(stack):
+                stack = longer_rows(stack, 2 * (depth + arity))
+            end = push_parts(forest, edge, node, nodes, stack, depth)
             # Of the parts just pushed only those whose size is not known stay.
             size = 1
             top = depth
@@ -359,10 +368,13 @@ def walk(forest, root, root_nodes, nodes, trees, offsets, output):
                 continue
             if node > 0:
                 node_places[node] = place + 1
-                output[place] = nodes.edges[node]
             else:
                 best_places[item] = place + 1
-                output[place] = forest.pointer[item]
+            edge = edge_of(forest, item, node, nodes)
+            output[place] = edge
             place += 1
-            stack, depth = push_parts(forest, item, node, nodes, stack, depth)
+            arity = forest.tail_offsets[edge + 1] - forest.tail_offsets[edge]
+            if depth + arity > len(stack):
+                stack = longer_rows(stack, 2 * (depth + arity))
+            depth = push_parts(forest, edge, node, nodes, stack, depth)
         offsets[r + 1] = place

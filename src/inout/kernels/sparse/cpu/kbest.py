@@ -77,14 +77,14 @@ def item_number(i, j, a, level, s):
     return (((j * (j + 1)) // 2 + i) * s + a) * 2 + level
 
 
-@inner
+@inner(forceinline=True)
 def row_of_item(search, tables, item):
     """What is known of an item [4]."""
     s = search.chart.left_ends.shape[1]
     return tables.items[item_number(item.i, item.j, item.a, item.level, s)]
 
 
-@inner
+@inner(forceinline=True)
 def edge_number(search, level, rule, split):
     """A number for an edge of an item, in the order in which ties are broken."""
     if level == ABOVE:
@@ -93,7 +93,7 @@ def edge_number(search, level, rule, split):
     return rule if split < 0 else size + rule * n + split
 
 
-@inner
+@inner(forceinline=True)
 def rule_and_split(search, level, edge):
     """The rule or entry and the split of an edge; NONE for no unary rule, and for no split."""
     n, size = search.chart.left_ends.shape[0], search.problem.words.values.shape[0]
@@ -102,6 +102,16 @@ def rule_and_split(search, level, edge):
     if edge < size:
         return edge, NONE
     return (edge - size) // n, (edge - size) % n
+
+
+@inner(forceinline=True)
+def is_full(tables, more):
+    """Whether there is no room for so many more nodes.
+
+    Asked before `with_room_for`, because handing arrays back and forth is slow: it counts their
+    references.
+    """
+    return tables.used[0] + more > tables.nodes.edges.shape[0]
 
 
 @inner
@@ -121,22 +131,28 @@ def new_node(tables, edge, weight):
 
 
 @inner
+def make_first(search, tables, item, known):
+    """Makes the node of the best derivation of an item that has one."""
+    i, j, a, level = item
+    split = NONE
+    if level == ABOVE:
+        value = value_above(search.chart, i, j, a)
+        rule = best_unary(search, i, j, a, value)
+    else:
+        value = value_below(search.chart, search.problem.grammar.unary_place, i, j, a)
+        rule = best_entry(search, i, j, a, value)
+        if rule < 0:
+            rule, split = best_split(search, i, j, a, value)
+    node = new_node(tables, edge_number(search, level, rule, split), value)
+    known[FIRST], known[LAST] = node, node
+
+
+@inner(forceinline=True)
 def first_node(search, tables, item):
     """The best derivation of an item that has one; made where there is no node yet."""
-    i, j, a, level = item
     known = row_of_item(search, tables, item)
     if known[FIRST] == 0:
-        split = NONE
-        if level == ABOVE:
-            value = value_above(search.chart, i, j, a)
-            rule = best_unary(search, i, j, a, value)
-        else:
-            value = value_below(search.chart, search.problem.grammar.unary_place, i, j, a)
-            rule = best_entry(search, i, j, a, value)
-            if rule < 0:
-                rule, split = best_split(search, i, j, a, value)
-        node = new_node(tables, edge_number(search, level, rule, split), value)
-        known[FIRST], known[LAST] = node, node
+        make_first(search, tables, item, known)
     return np.int64(known[FIRST])
 
 
@@ -199,7 +215,7 @@ def open_item(search, tables, item, limit, kept, edges):
     known[HEAP], known[OPENED] = top, 1
 
 
-@inner
+@inner(forceinline=True)
 def child_of(search, edge, item, right):
     """The right or left child of an edge of an item."""
     ways = search.ways
@@ -216,7 +232,7 @@ def child_of(search, edge, item, right):
     return Item(i, k, np.int64(ways.rule_left[r]), ABOVE)
 
 
-@inner
+@inner(forceinline=True)
 def add_candidate(search, tables, item, last, position, child):
     """Puts derivation `last` with another child at this position into the heap."""
     ways, chart, nodes = search.ways, search.chart, tables.nodes
@@ -263,7 +279,8 @@ def find_next(search, tables, stack, limit, kept, edges):
     """
     depth = np.int64(1)
     while depth > 0:
-        tables = with_room_for(tables, limit + 5)
+        if is_full(tables, limit + 5):
+            tables = with_room_for(tables, limit + 5)
         nodes = tables.nodes
         i, j, a, level, step = stack[depth - 1]
         item = Item(i, j, a, level)
@@ -305,7 +322,8 @@ def write_tree(search, tables, stack, node, output):
     stack[0, 4] = node
     while depth > 0:
         depth -= 1
-        tables = with_room_for(tables, FEW)
+        if is_full(tables, FEW):
+            tables = with_room_for(tables, FEW)
         nodes = tables.nodes
         i, j, a, level, node = stack[depth]
         item = Item(i, j, a, level)
