@@ -126,7 +126,7 @@ KERNELS = (
         function="backward",
         text="exp_below(largest[slot] - tops[v]) / totals[v]",
         instead="exp_below(largest[slot] - tops[v])",
-        tests=("tests/contract/test_context_chain.py", "-k", "enumeration or marginals"),
+        tests=("tests/oracle/test_context_selection.py",),
     ),
     Fault(
         "lattice-ties-in-the-wrong-order",
