@@ -7,6 +7,7 @@ the same types and shapes (and a result of the same type and shape) has been.
 
 from __future__ import annotations
 
+import random
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -85,7 +86,12 @@ class _Seen:
             self.checker.append(_every_call(self.twin(like), typechecker=typechecker))
         arguments, named = given
         self.waiting.function = inner
-        return self.checker[0](*arguments, **named)
+        # beartype looks at random items of lists, and hypothesis minds who draws at random.
+        state = random.getstate()
+        try:
+            return self.checker[0](*arguments, **named)
+        finally:
+            random.setstate(state)
 
     def twin(self, like: Callable[..., Any]) -> Callable[..., Any]:
         """A function with the annotations of `like` that calls whatever function is waiting."""

@@ -41,7 +41,7 @@ def test_the_grammar_is_that_of_the_counts(run, folder):
         "note: 1 sentence without analysis skipped: c.txt:4",
     ]
     final = 3 * math.log(3 / 5) + 2 * math.log(2 / 5) + 4 * math.log(4 / 5) + math.log(1 / 5)
-    assert f"{final:.4f} now" in outcome.out
+    assert f"{final:.4f} at the end" in outcome.out
     assert "converged" in outcome.out
     assert sorted(path.name for path in folder.iterdir() if "checkpoint" in path.name) == []
 

@@ -195,8 +195,8 @@ def test_parameters_of_numpy_are_saved(tmp_path):
 @pytest.mark.parametrize(
     ("sequences", "labels", "message"),
     [
-        ([], [], "at least one"),
-        ([[["a"]]], [], "tags must be 1"),
+        ([], [], "must not be empty"),
+        ([[["a"]]], [], "tags must be one list"),
         ([[["a"]]], [["x", "y"]], "1 positions and 2 tags"),
         ([[]], [[]], "must have a position"),
         ([[["a"], ["b"]]], [[1, "1"]], "differ as strings too. Got 1 and '1'"),

@@ -390,7 +390,7 @@ def test_other_files(tmp_path: Path):
     AlignmentModel.start(SYMBOLS, LETTERS).save(path)
     data = path.read_bytes()
     path.write_bytes(data.replace(b'\\"version\\": 1', b'\\"version\\": 9'))
-    with pytest.raises(FileError, match="version 9"):
+    with pytest.raises(FileError, match=r"version 1\. Got 9"):
         AlignmentModel.load(path)
     path.write_bytes(data.replace(b'\\"size\\": 20', b'\\"size\\": -2'))
     with pytest.raises(FileError, match="damaged"):
@@ -406,7 +406,7 @@ def test_bad_arguments():
         model.predict([["p", "z"]])
     with pytest.raises(ArgumentError, match="outputs must be of a, b"):
         model.align([["p"]], ["ac"])
-    with pytest.raises(ArgumentError, match="as many"):
+    with pytest.raises(ArgumentError, match="the same length"):
         model.log_likelihood([["p"]], ["a", "b"])
     with pytest.raises(ArgumentError, match="different strings"):
         AlignmentModel.start(["p", "p"], LETTERS)

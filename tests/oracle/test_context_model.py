@@ -419,9 +419,9 @@ def test_wrong_options(unchecked: None, options: dict[str, Any], words: str):
 
 
 def test_wrong_data(unchecked: None):
-    with pytest.raises(ArgumentError, match="at least one"):
+    with pytest.raises(ArgumentError, match="must not be empty"):
         fit_contexts([], [])
-    with pytest.raises(ArgumentError, match="must be 1"):
+    with pytest.raises(ArgumentError, match="must be one list"):
         fit_contexts([[["x"]]], [])
     with pytest.raises(ArgumentError, match="1 positions and 2 tags"):
         fit_contexts([[["x"]]], [["a", "b"]])

@@ -173,7 +173,7 @@ def test_files_that_are_no_checkpoints(tmp_path: Path):
         em(model, corpus, checkpoint=path, resume=True)
     em(model, corpus, max_iterations=1, checkpoint=path)
     whole = path.read_bytes()
-    with pytest.raises(FileError, match="resume=True goes on with it"):
+    with pytest.raises(FileError, match="resume=True continues from it"):
         em(model, corpus, max_iterations=1, checkpoint=path)
     assert path.read_bytes() == whole
     for damaged in (b"", b"text", whole[: len(whole) // 2], whole[:-3]):

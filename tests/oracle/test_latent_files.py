@@ -143,7 +143,7 @@ def test_damaged_contents(grammar: LatentGrammar, tmp_path: Path, name: str, val
 def test_other_versions(grammar: LatentGrammar, tmp_path: Path, version: Any):
     changed(grammar, tmp_path / "m", version=version, parameters=None, words=None)
     message = complaint(tmp_path / "m")
-    assert message == f"the model has version {version!r}; this inout reads {VERSION}"
+    assert message == f"the model must have version {VERSION}. Got {version!r}"
 
 
 def test_truncated_files(grammar: LatentGrammar, tmp_path: Path):

@@ -139,7 +139,7 @@ class Grounding:
                 label = self._label(newest, len(newest) - 1)
                 raise GroundingError(
                     f"still deriving new items after {self.limits.rounds:,} rounds, the newest "
-                    f"{label}; does a rule count without end?",
+                    f"{label} (does a rule count without end?)",
                     remedy=Remedy.LARGER_MAX_ROUNDS,
                 )
 

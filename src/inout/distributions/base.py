@@ -175,7 +175,7 @@ class StructuredDistribution(Distribution):
         """Events [m ...] of one length as [m *b ...], or with sizes of 1 for the batch."""
         short = self.event_shape[0] - events.shape[-1]
         events = torch.nn.functional.pad(events, (0, short) * len(self.event_shape), value=-1)
-        events = events.reshape(-1, *(1,) * len(self.batch_shape), *self.event_shape)
+        events = events.reshape(len(events), *(1,) * len(self.batch_shape), *self.event_shape)
         events = events.to(self.lengths.device)
         return events.expand(-1, *self.batch_shape, *self.event_shape) if expand else events
 

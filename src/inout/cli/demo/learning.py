@@ -11,7 +11,7 @@ import torch
 from inout.grammars import Grammar, library
 from inout.grammars.parser.parser import Parser
 from inout.grammars.rule import Rule, Terminal
-from inout.grammars.treebank.walking import is_preterminal, preorder
+from inout.grammars.treebank.walking import labels_above_words
 from inout.learning.em import EMResult, em
 
 SEED = 0
@@ -98,9 +98,8 @@ def _parts_of_speech(grammar: Grammar, corpus: Sequence[Sequence[str]]) -> list[
     """The label above each word of the corpus, in the best trees."""
     parses = Parser(grammar).parse_all(corpus)
     return [
-        node.label()
+        label
         for parse in parses
         if parse.plain_tree is not None
-        for node in preorder(parse.plain_tree)
-        if is_preterminal(node)
+        for label in labels_above_words(parse.plain_tree)
     ]

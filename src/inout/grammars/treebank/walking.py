@@ -33,6 +33,23 @@ def preorder(tree: Tree) -> Iterator[Tree]:
         stack.extend(child for child in reversed(node) if isinstance(child, Tree))
 
 
+def labels_above_words(tree: Tree) -> list[str]:
+    """The label of the node above each word, from left to right.
+
+    >>> from nltk.tree import Tree
+    >>> labels_above_words(Tree.fromstring("(S (NP she) (VP can (VB fish)))"))
+    ['NP', 'VP', 'VB']
+    """
+    labels, stack = [], [("", tree)]
+    while stack:
+        above, node = stack.pop()
+        if isinstance(node, Tree):
+            stack.extend((node.label(), child) for child in reversed(node))
+        else:
+            labels.append(above)
+    return labels
+
+
 def rebuild(tree: Tree, rule: Callable[[Tree, list[Any]], list[Any]]) -> list[Any]:
     """The result of a rule applied from the leaves up to the root.
 
