@@ -4,12 +4,41 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Integers = NDArray[np.int32]
 Numbers = NDArray[np.int64]
+
+
+class Edges(NamedTuple):
+    """The groups of a graph and their edges, as the kernels take them: see `BlockGraph`."""
+
+    heads: Integers  # [g]
+    rules: Integers  # [g]
+    ends: Numbers  # [g+1]
+    lefts: Integers  # [e]
+    rights: Integers  # [e]
+
+
+class Blocks(NamedTuple):
+    """Rules with their blocks, as the kernels take them: see `BlockRules`."""
+
+    rules: Integers  # [r 3]
+    sizes: Numbers  # [s]
+    offsets: Numbers  # [r+1]
+    exponents: Integers  # [r]: of the largest entries of the blocks
+
+
+class LogBlocks(NamedTuple):
+    """Rules with the logarithms of their blocks."""
+
+    rules: Integers  # [r 3]
+    sizes: Numbers  # [s]
+    offsets: Numbers  # [r+1]
+    parameters: NDArray[np.float64]  # [p]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +83,9 @@ class BlockGraph:
     num_owners: int
 
     @property
-    def edges(self) -> tuple[Integers, Integers, Numbers, Integers, Integers]:
+    def edges(self) -> Edges:
         """The groups and their edges, as the kernels take them."""
-        return self.heads, self.rules, self.ends, self.lefts, self.rights
+        return Edges(self.heads, self.rules, self.ends, self.lefts, self.rights)
 
     @cached_property
     def by_rule(self) -> Numbers:

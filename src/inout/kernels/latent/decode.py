@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from inout.kernels.latent.arrays import LogBlocks
 from inout.kernels.latent.cpu import decode
 from inout.kernels.latent.op import BlockPasses
 from inout.kernels.latent.wide import WidePasses
@@ -41,7 +42,7 @@ def sample_items(passes: BlockPasses, num_words: int, count: int, seed: int) -> 
     most = int(np.diff(graph.ends[first_groups]).max(initial=0))
     found = np.empty((count, 2 * num_words - 1), np.int64)
     _sample(
-        (rules.rules, rules.sizes, rules.offsets, parameters),
+        LogBlocks(rules.rules, rules.sizes, rules.offsets, parameters),
         graph.edges, first_groups, starts, logs, np.stack([items, values], axis=1),
         np.cumsum(np.exp(shares - shares.max())), (most, MOST_KEPT), np.uint64(seed), found,
     )  # fmt: skip

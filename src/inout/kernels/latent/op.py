@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.lazy import lazy_property
-from inout.kernels.latent.arrays import BlockGraph, BlockRules
+from inout.kernels.latent.arrays import BlockGraph, BlockRules, Blocks
 from inout.kernels.latent.cpu import blocks
 from inout.kernels.latent.powers import ldexp
 from inout.kernels.latent.wide import WidePasses
@@ -51,9 +51,9 @@ class BlockPasses:
     parameters: Vector
 
     @lazy_property
-    def _grammar(self) -> tuple[Any, ...]:
+    def _grammar(self) -> Blocks:
         rules = self.rules
-        return rules.rules, rules.sizes, rules.offsets, self.block_exponents
+        return Blocks(rules.rules, rules.sizes, rules.offsets, self.block_exponents)
 
     @lazy_property
     def block_exponents(self) -> NDArray[np.int32]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.lazy import lazy_property
-from inout.kernels.latent.arrays import BlockGraph, BlockRules
+from inout.kernels.latent.arrays import BlockGraph, BlockRules, Blocks
 from inout.kernels.latent.cpu import wide
 from inout.kernels.latent.powers import ldexp
 
@@ -36,8 +36,9 @@ class WidePasses:
     chosen: Mask  # [owners]
 
     @lazy_property
-    def _grammar(self) -> tuple[Any, ...]:
-        return self.rules.rules, self.rules.sizes, self.rules.offsets
+    def _grammar(self) -> Blocks:
+        unused = np.zeros(0, np.int32)  # entries have exponents of their own
+        return Blocks(self.rules.rules, self.rules.sizes, self.rules.offsets, unused)
 
     @lazy_property
     def _starts(self) -> Numbers:

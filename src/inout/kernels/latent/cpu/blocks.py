@@ -91,7 +91,7 @@ def scale_for(block_exponent):
 @inner(fastmath=FLAGS)
 def sum_of_edges(graph, starts, values, exponents, group, left_size, right_size, outer):
     """Σ of the outer products [m_b m_c] of a group's edges: their exponent."""
-    ends, lefts, rights = graph[2], graph[3], graph[4]
+    ends, lefts, rights = graph.ends, graph.lefts, graph.rights
     total = NOTHING
     for e in range(ends[group], ends[group + 1]):
         left, right = lefts[e], rights[e]
@@ -135,10 +135,9 @@ def dot(left, first, right, second, size):
 
 @compiled(fastmath=FLAGS)
 def inside(grammar, graph, parameters, leaves, leaf_offsets, starts, values, exponents):
-    """Fills values and exponents; grammar: (rules, sizes, offsets, exponents of the blocks), graph:
-    (heads, rules, ends, lefts, rights)."""
+    """Fills values and exponents; grammar: `Blocks`, graph: `Edges`."""
     rules, sizes, offsets, block_exponents = grammar
-    heads, group_rules = graph[0], graph[1]
+    heads, group_rules = graph.heads, graph.rules
     largest = sizes.max()
     outer, part = np.empty(largest * largest), np.empty(largest)
     exponents[:] = NOTHING
@@ -247,8 +246,8 @@ def ldexp(value, exponent):
 @compiled(fastmath=FLAGS)
 def gradient(grammar, graph, order, starts, values, exponents, outs, out_exponents, found):
     """Adds outside ⊗ inside ⊗ inside of all edges of the groups in `order` to found [p]."""
-    rules, sizes, offsets = grammar[:3]
-    heads, group_rules = graph[0], graph[1]
+    rules, sizes, offsets = grammar.rules, grammar.sizes, grammar.offsets
+    heads, group_rules = graph.heads, graph.rules
     largest = sizes.max()
     outer = np.empty(largest * largest)
     for x in range(order.shape[0]):

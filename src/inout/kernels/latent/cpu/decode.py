@@ -17,7 +17,7 @@ def best_edges(graph, item_gains, edge_gains, ties, best, second, choices):
     Among equally good ones that with the largest sum of ties [v] is taken, which goes to second
     [v]; with no entries in ties, the first.
     """
-    heads, ends, lefts, rights = graph[0], graph[2], graph[3], graph[4]
+    heads, ends, lefts, rights = graph.heads, graph.ends, graph.lefts, graph.rights
     for g in range(heads.shape[0]):
         head = heads[g]
         for e in range(ends[g], ends[g + 1]):
@@ -38,7 +38,7 @@ def best_edges(graph, item_gains, edge_gains, ties, best, second, choices):
 @compiled
 def walk(graph, choices, root, items, groups):
     """Writes the items of a tree in preorder and their groups, -1 for leaves: how many."""
-    lefts, rights = graph[3], graph[4]
+    lefts, rights = graph.lefts, graph.rights
     stack = np.empty(items.shape[0] + 1, np.int64)
     stack[0], depth, count = root, 1, 0
     while depth > 0:
@@ -60,7 +60,7 @@ def weigh_edges(grammar, graph, first_groups, starts, logs, item, value, sums):
     A share is the probability of the edge given the item with its latent value.
     """
     rules, sizes, offsets, parameters = grammar
-    group_rules, ends, lefts, rights = graph[1:]
+    group_rules, ends, lefts, rights = graph.rules, graph.ends, graph.lefts, graph.rights
     total, count = 0.0, 0
     top = logs[starts[item] + value]
     for g in range(first_groups[item], first_groups[item + 1]):
@@ -82,8 +82,8 @@ def weigh_edges(grammar, graph, first_groups, starts, logs, item, value, sums):
 def draw_values(grammar, graph, starts, logs, item, value, group, edge, uniform, sums):
     """The latent values of both children of an edge."""
     rules, sizes, offsets, parameters = grammar
-    rule = graph[1][group]
-    ones, others = logs[starts[graph[3][edge]] :], logs[starts[graph[4][edge]] :]
+    rule = graph.rules[group]
+    ones, others = logs[starts[graph.lefts[edge]] :], logs[starts[graph.rights[edge]] :]
     left_size, right_size = sizes[rules[rule, 1]], sizes[rules[rule, 2]]
     block = parameters[offsets[rule] + value * left_size * right_size :]
     inner = left_size * right_size
@@ -98,13 +98,13 @@ def draw_values(grammar, graph, starts, logs, item, value, group, edge, uniform,
 def sample(grammar, graph, first_groups, starts, logs, roots, root_sums, rooms, seed, found):
     """Fills found [n 2w-1] with the items of trees, each in preorder.
 
-    grammar: (rules, sizes, offsets, logs of parameters), logs: those of the inside vectors. roots
+    grammar: `LogBlocks`, logs: those of the inside vectors. roots
     [z 2]: (item, value), with the running totals of their shares. Sample x reads a stream of its
     own, a function of (seed, x) alone. The totals of what is met are kept for later samples, as
     long as there is room; rooms: the most edges of an item, and when to forget what was kept.
     """
-    ends, lefts, rights = graph[2], graph[3], graph[4]
-    largest = grammar[1].max()
+    ends, lefts, rights = graph.ends, graph.lefts, graph.rights
+    largest = grammar.sizes.max()
     most, most_kept = rooms
     kept = np.full(logs.shape[0], -1, np.int64)
     sums, used = np.empty(most), 0

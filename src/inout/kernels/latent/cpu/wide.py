@@ -41,7 +41,7 @@ def copy(values, exponents, place, parameters, first, size):
 @inner
 def sum_of_edges(graph, starts, values, exponents, group, left_size, right_size, outer, powers):
     """Σ of the outer products [m_b m_c] of a group's edges."""
-    ends, lefts, rights = graph[2], graph[3], graph[4]
+    ends, lefts, rights = graph.ends, graph.lefts, graph.rights
     for x in range(left_size * right_size):
         outer[x], powers[x] = 0.0, 0
     for e in range(ends[group], ends[group + 1]):
@@ -57,7 +57,7 @@ def sum_of_edges(graph, starts, values, exponents, group, left_size, right_size,
 @compiled
 def find_wanted(graph, wanted):
     """Marks all that is below marked items."""
-    heads, ends, lefts, rights = graph[0], graph[2], graph[3], graph[4]
+    heads, ends, lefts, rights = graph.heads, graph.ends, graph.lefts, graph.rights
     for g in range(heads.shape[0] - 1, -1, -1):
         if wanted[heads[g]]:
             for e in range(ends[g], ends[g + 1]):
@@ -67,8 +67,8 @@ def find_wanted(graph, wanted):
 @compiled
 def inside(grammar, graph, parameters, leaves, leaf_offsets, wanted, starts, values, exponents):
     """Fills values and exponents, zero so far."""
-    rules, sizes, offsets = grammar[:3]
-    heads, group_rules = graph[0], graph[1]
+    rules, sizes, offsets = grammar.rules, grammar.sizes, grammar.offsets
+    heads, group_rules = graph.heads, graph.rules
     largest = sizes.max()
     outer, powers = np.empty(largest * largest), np.empty(largest * largest, np.int64)
     for x in range(leaves.shape[0]):
@@ -95,7 +95,7 @@ def outside(
     grammar, graph, parameters, wanted, starts, values, exponents, outs, out_exponents, shares
 ):
     """Completes outs, which hold the seeds of the roots; shares [e]: mass of each edge."""
-    rules, sizes, offsets = grammar[:3]
+    rules, sizes, offsets = grammar.rules, grammar.sizes, grammar.offsets
     heads, group_rules, ends, lefts, rights = graph
     largest = sizes.max()
     weight, powers = np.empty(largest * largest), np.empty(largest * largest, np.int64)
@@ -136,8 +136,8 @@ def outside(
 @compiled
 def gradient(grammar, graph, wanted, starts, values, exponents, outs, out_exponents, found):
     """Adds outside ⊗ inside ⊗ inside of all edges to found [p]."""
-    rules, sizes, offsets = grammar[:3]
-    heads, group_rules = graph[0], graph[1]
+    rules, sizes, offsets = grammar.rules, grammar.sizes, grammar.offsets
+    heads, group_rules = graph.heads, graph.rules
     largest = sizes.max()
     outer, powers = np.empty(largest * largest), np.empty(largest * largest, np.int64)
     for g in range(heads.shape[0]):
