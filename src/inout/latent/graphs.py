@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,6 @@ from inout.kernels.latent.cpu import charts as charting
 from inout.latent.layout import Layout
 from inout.latent.trees import SkeletalTrees
 
-_chart: Callable[..., Any] = charting.chart
 Mask = NDArray[np.bool_]
 
 MOST_EDGES = 1 << 27  # which take about 3 GB
@@ -75,7 +73,9 @@ def chart_of_sentence(layout: Layout, words: Sequence[int], allowed: Mask | None
         kept = allowed[positions, positions + 1, symbols]
         positions, rules, symbols = positions[kept], rules[kept], symbols[kept]
     made = block_rules(layout)
-    found = _chart(n, made.rules, made.head_offsets, positions, symbols, allowed, MOST_EDGES)
+    found = charting.chart(
+        n, made.rules, made.head_offsets, positions, symbols, allowed, MOST_EDGES
+    )
     item_symbols, spans, heads, group_rules, ends, lefts, rights = found
     if len(lefts) == MOST_EDGES:
         raise ChartTooLargeError(

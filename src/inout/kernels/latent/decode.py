@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,8 +9,6 @@ from inout.kernels.latent.arrays import LogBlocks
 from inout.kernels.latent.cpu import decode
 from inout.kernels.latent.op import BlockPasses
 from inout.kernels.latent.wide import WidePasses
-
-_sample: Callable[..., Any] = decode.sample
 
 Vector = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -41,7 +36,7 @@ def sample_items(passes: BlockPasses, num_words: int, count: int, seed: int) -> 
     first_groups = np.searchsorted(graph.heads, np.arange(len(graph.symbols) + 1))
     most = int(np.diff(graph.ends[first_groups]).max(initial=0))
     found = np.empty((count, 2 * num_words - 1), np.int64)
-    _sample(
+    decode.sample(
         LogBlocks(rules.rules, rules.sizes, rules.offsets, parameters),
         graph.edges, first_groups, starts, logs, np.stack([items, values], axis=1),
         np.cumsum(np.exp(shares - shares.max())), (most, MOST_KEPT), np.uint64(seed), found,

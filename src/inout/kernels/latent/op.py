@@ -21,12 +21,6 @@ Numbers = NDArray[np.int64]
 
 _RULES = 32  # whose gradients are made together
 
-_reach: Callable[..., Any] = blocks.reach
-_inside: Callable[..., Any] = blocks.inside
-_outside: Callable[..., Any] = blocks.outside
-_gradient: Callable[..., Any] = blocks.gradient
-_find_block_exponents: Callable[..., Any] = blocks.find_block_exponents
-_leaf_gradient: Callable[..., Any] = blocks.leaf_gradient
 
 # Entries below 2^-1022 of the largest of their vector are lost, and with them what they would have
 # brought. That may show where block · outside · left · right of an edge, by their largest entries,
@@ -59,7 +53,7 @@ class BlockPasses:
     def block_exponents(self) -> NDArray[np.int32]:
         """The exponent of the largest entry of the block of each rule that the graph uses: [r]."""
         found = np.full(len(self.rules.rules), blocks.NOTHING, np.int32)
-        _find_block_exponents(self.rules.offsets, self.graph.rules, self.parameters, found)
+        blocks.find_block_exponents(self.rules.offsets, self.graph.rules, self.parameters, found)
         return found
 
     @lazy_property
@@ -71,7 +65,7 @@ class BlockPasses:
     def inside(self) -> tuple[Vector, NDArray[np.int32]]:
         """The inside vectors of all items, each up to a power of two, and these powers: [v]."""
         values, exponents = self._new_vectors()
-        _inside(
+        blocks.inside(
             self._grammar, self.graph.edges, self.parameters, self.graph.leaves,
             self.graph.leaf_offsets, self.starts, values, exponents,
         )  # fmt: skip
@@ -147,7 +141,7 @@ class BlockPasses:
         np.maximum.at(worst, graph.owners, heights[graph.roots] + exponents[graph.roots])
         owners = np.zeros(len(graph.symbols), np.int32)
         owners[graph.roots] = graph.owners
-        _reach(self._grammar, self.graph.edges, exponents, heights, spread, owners, worst)
+        blocks.reach(self._grammar, self.graph.edges, exponents, heights, spread, owners, worst)
         return worst
 
     @lazy_property
@@ -192,7 +186,7 @@ class BlockPasses:
             some[graph.owners], own_powers - powers[graph.owners], blocks.NOTHING
         )
         found = np.zeros(len(graph.lefts) if shares else 0)
-        _outside(
+        blocks.outside(
             self._grammar, self.graph.edges, self.parameters, self.starts, values, exponents, outs,
             out_exponents, found,
         )  # fmt: skip
@@ -275,7 +269,7 @@ def add_gradients(passes: Sequence[BlockPasses], weights: Sequence[Vector], foun
     for one, own, (outs, exponents) in zip(passes, weights, outsides, strict=True):
         one._add_roots(own, found)
         graph = one.graph
-        _leaf_gradient(graph.leaves, graph.leaf_offsets, one.starts, outs, exponents, found)
+        blocks.leaf_gradient(graph.leaves, graph.leaf_offsets, one.starts, outs, exponents, found)
         bounds.append(np.searchsorted(graph.sorted_rules, np.arange(len(rules.rules) + 1)))
         counts += np.diff(bounds[-1])
 
@@ -284,7 +278,7 @@ def add_gradients(passes: Sequence[BlockPasses], weights: Sequence[Vector], foun
         for first in range(low, high, _RULES):
             last = min(first + _RULES, high)
             for one, (outs, exponents), places in zip(passes, outsides, bounds, strict=True):
-                _gradient(
+                blocks.gradient(
                     one._grammar, one.graph.edges, one.graph.by_rule[places[first] : places[last]],
                     one.starts, *one.inside, outs, exponents, found,
                 )  # fmt: skip

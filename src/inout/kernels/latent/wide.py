@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +16,6 @@ Vector = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Scaled = tuple[Vector, Numbers]  # numbers from 1/2 to 1 in size, or 0, and powers of two
-
-_find_wanted: Callable[..., Any] = wide.find_wanted
-_inside: Callable[..., Any] = wide.inside
-_outside: Callable[..., Any] = wide.outside
-_gradient: Callable[..., Any] = wide.gradient
-_add_up: Callable[..., Any] = wide.add_up
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +40,7 @@ class WidePasses:
     def _wanted(self) -> Mask:
         wanted = np.zeros(len(self.graph.symbols), np.bool_)
         wanted[self.graph.roots[self.chosen[self.graph.owners]]] = True
-        _find_wanted(self.graph.edges, wanted)
+        wide.find_wanted(self.graph.edges, wanted)
         return wanted
 
     def _zeros(self, size: int) -> Scaled:
@@ -58,7 +50,7 @@ class WidePasses:
     def inside(self) -> Scaled:
         """The entries of the inside vectors of all items, one item after the other."""
         values, exponents = self._zeros(int(self._starts[-1]))
-        _inside(
+        wide.inside(
             self._grammar, self.graph.edges, self.parameters, self.graph.leaves,
             self.graph.leaf_offsets, self._wanted, self._starts, values, exponents,
         )  # fmt: skip
@@ -82,7 +74,7 @@ class WidePasses:
         """Z of each tree or sentence that is chosen, 0 for the others."""
         places, sources, owners = self._root_entries
         totals = self._zeros(self.graph.num_owners)
-        _add_up(places, owners, *self.inside, *_scaled(self.parameters[sources]), *totals)
+        wide.add_up(places, owners, *self.inside, *_scaled(self.parameters[sources]), *totals)
         return totals
 
     @lazy_property
@@ -100,7 +92,7 @@ class WidePasses:
         outs[places], more = _scaled(seeds * (weights[owners] / mantissas[owners]))
         out_exponents[places] = exponents + more - powers[owners]
         shares = np.zeros(len(self.graph.lefts))
-        _outside(
+        wide.outside(
             self._grammar, self.graph.edges, self.parameters, self._wanted, self._starts,
             *self.inside, outs, out_exponents, shares,
         )  # fmt: skip
@@ -112,7 +104,7 @@ class WidePasses:
         outs, out_exponents, _ = self._outside
         _, items = _ranges(np.diff(self._starts))
         totals = self._zeros(len(self.graph.symbols))
-        _add_up(np.arange(len(items)), items, *self.inside, outs, out_exponents, *totals)
+        wide.add_up(np.arange(len(items)), items, *self.inside, outs, out_exponents, *totals)
         return ldexp(*totals)
 
     @property
@@ -137,7 +129,7 @@ class WidePasses:
         targets = self.graph.leaf_offsets[rows] + inner
         with np.errstate(invalid="ignore", over="ignore"):
             np.add.at(found, targets, ldexp(outs[places], out_exponents[places]))
-        _gradient(
+        wide.gradient(
             self._grammar, self.graph.edges, self._wanted, self._starts, values, exponents, outs,
             out_exponents, found,
         )  # fmt: skip

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from inout.kernels.lattice.cpu import growing
 from inout.kernels.lattice.histories import Histories
 from inout.kernels.lattice.op import Lattice, Vector
-
-_grow_rows: Callable[..., Any] = growing.grow_rows
 
 
 def grow_rows(histories: Histories, lattice: Lattice, edge_weights: Vector, least: float) -> None:
@@ -30,7 +25,7 @@ def grow_rows(histories: Histories, lattice: Lattice, edge_weights: Vector, leas
     slots = lattice.slot_offsets, lattice.slot_nodes, lattice.slot_rows, lattice.edge_offsets
     while True:
         streams, table, _, _, weights = histories.arrays
-        _grow_rows(graph, streams, table, len(weights), strings, slots, edge_weights, least)
+        growing.grow_rows(graph, streams, table, len(weights), strings, slots, edge_weights, least)
         if not histories.is_full:
             return
         histories.enlarge()

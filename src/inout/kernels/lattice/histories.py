@@ -22,13 +22,6 @@ Vector = NDArray[np.float64]
 
 _TIED = 1 << 20  # new histories after which those that share rows are forgotten
 
-_reinsert: Callable[..., Any] = histories.reinsert
-_child: Callable[..., Any] = histories.child
-_strings: Callable[..., Any] = histories.strings
-_rows: Callable[..., Any] = histories.rows
-_add_gradient: Callable[..., Any] = histories.add_gradient
-_adagrad: Callable[..., Any] = histories.adagrad
-
 
 class Histories:
     """The weights of all features (history, action): a row for each history that has occurred.
@@ -73,7 +66,7 @@ class Histories:
         return nodes
 
     def _child(self, node: int, symbol: int) -> int:
-        return int(_child(*self._table, node, symbol, True))
+        return int(histories.child(*self._table, node, symbol, True))
 
     @property
     def weights(self) -> Vector:
@@ -115,7 +108,7 @@ class Histories:
         if 4 * self.num_nodes > len(self._keys):
             keys = np.full(2 * len(self._keys), -1, np.int64)
             values = np.zeros(len(keys), np.int32)
-            _reinsert(self._keys, self._values, keys, values)
+            histories.reinsert(self._keys, self._values, keys, values)
             self._keys, self._values = keys, values
         if 2 * self.num_nodes > len(self._row_starts):
             self._row_starts = _longer(self._row_starts, -1)
@@ -173,9 +166,9 @@ class Histories:
 
         def find() -> None:
             nodes = np.full(len(offsets) - 1, stream, np.int64)
-            _strings(self._table, offsets[:-1], offsets[1:], numbers, nodes, grow)
+            histories.strings(self._table, offsets[:-1], offsets[1:], numbers, nodes, grow)
             width = int(self.streams.widths[stream])
-            _rows(self._table, nodes, width, len(self._weights), grow, starts)
+            histories.rows(self._table, nodes, width, len(self._weights), grow, starts)
 
         self._sure(find)
         return starts
@@ -284,7 +277,7 @@ class Histories:
     ) -> int:
         columns = lattice.columns
         return int(
-            _add_gradient(
+            histories.add_gradient(
                 (lattice.slot_offsets, lattice.edge_offsets, lattice.slot_rows),
                 np.stack([columns.first_actions, columns.end_actions], 1),
                 self.streams.places, edge_weights, scale, into, touched, num_touched,
@@ -300,7 +293,7 @@ class Histories:
             self._squares = np.concatenate(
                 [self._squares, np.zeros(len(self._weights) - len(self._squares))]
             )
-        _adagrad(
+        histories.adagrad(
             self._weights, self._gradient, self._squares, self._touched, self._num_touched, step,
             delta,
         )  # fmt: skip

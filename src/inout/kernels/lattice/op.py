@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,14 +19,6 @@ from inout.kernels.lattice.histories import Histories
 from inout.kernels.lattice.targets import graph_of_targets, written_ranges
 
 Vector = NDArray[np.float64]
-
-_score_edges: Callable[..., Any] = scoring.score_edges
-_forward: Callable[..., Any] = passes.forward
-_backward: Callable[..., Any] = passes.backward
-_kbest: Callable[..., Any] = passes.kbest
-_constrained: Callable[..., Any] = writing.constrained
-_best_given: Callable[..., Any] = writing.best_given
-_count_actions: Callable[..., Any] = passes.count_actions
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +80,7 @@ class Lattice:
     def _behind(self) -> tuple[Vector, Vector, Vector]:
         values, mass = np.empty(len(self.parents)), np.empty(len(self.parents))
         posteriors = np.empty(len(self.scores))
-        _backward(self._arrays, self.scores, values, mass, posteriors)
+        passes.backward(self._arrays, self.scores, values, mass, posteriors)
         return values, mass, posteriors
 
     @property
@@ -129,7 +120,7 @@ class Lattice:
     def constrained(self, targets: Targets) -> Constrained:
         """The paths that write the target of each example."""
         log_z, posteriors = np.empty(self.columns.num_examples), np.empty(len(self.scores))
-        _constrained(*self._states(targets), log_z, posteriors)
+        writing.constrained(*self._states(targets), log_z, posteriors)
         return Constrained(log_z, posteriors)
 
     def _states(self, targets: Targets) -> tuple[Any, ...]:
@@ -148,7 +139,7 @@ class Lattice:
                 f"scores must be {list(self.scores.shape)}. Got {list(scores.shape)}"
             )
         values = np.empty(len(self.parents))
-        _forward(self._arrays, scores, values)
+        passes.forward(self._arrays, scores, values)
         return replace(self, scores=scores, forward=values)
 
     def reweighted(
@@ -164,7 +155,7 @@ class Lattice:
             raise ArgumentError(
                 f"weights must be [{histories.num_weights}]. Got {list(weights.shape)}"
             )
-        _score_edges(
+        scoring.score_edges(
             (columns.first_actions, columns.end_actions, columns.emission_rows),
             histories.streams.places, weights, checked_emissions(columns, emissions),
             float(escape), self.lens, (self.slot_offsets, self.slot_nodes, self.slot_rows),
@@ -188,7 +179,7 @@ class Lattice:
         values = np.empty((len(self.parents), at_least("k", k, 1)))
         edges = np.empty(k * self.columns.size, np.int64)
         offsets = np.empty(k * self.columns.num_examples + 1, np.int64)
-        _kbest(self._arrays, self.scores, values, edges, offsets)
+        passes.kbest(self._arrays, self.scores, values, edges, offsets)
         return edges[: offsets[-1]], offsets, values[self.ends]
 
     def best_given(self, targets: Targets) -> tuple[Numbers, Numbers, Vector]:
@@ -196,7 +187,7 @@ class Lattice:
         edges = np.empty(self.columns.size, np.int64)
         offsets = np.empty(self.columns.num_examples + 1, np.int64)
         scores = np.empty(self.columns.num_examples)
-        _best_given(*self._states(targets), edges, offsets, scores)
+        writing.best_given(*self._states(targets), edges, offsets, scores)
         return edges[: offsets[-1]], offsets, scores
 
     def actions(self, edges: Numbers) -> Numbers:
@@ -218,7 +209,7 @@ class Lattice:
         """The weights of edges added up by emission row and action: [rows, actions]."""
         rows = int(self.columns.emission_rows.max(initial=-1)) + 1
         counts = np.zeros((rows, int(self.columns.end_actions.max(initial=0))))
-        _count_actions(
+        passes.count_actions(
             self.edge_offsets, self.columns.first_actions, self._arrays[-1],
             self.columns.emission_rows, edge_weights, counts,
         )  # fmt: skip

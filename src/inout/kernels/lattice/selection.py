@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -19,9 +18,6 @@ from inout.kernels.lattice.targets import written_ranges
 By = Literal["model", "target", "hybrid"]
 
 _BY = {"model": selection.BY_MODEL, "target": selection.BY_TARGET, "hybrid": selection.BY_BOTH}
-
-_bounds: Callable[..., Any] = selection.bounds
-_select: Callable[..., Any] = selection.select
 
 
 def select(
@@ -62,7 +58,7 @@ def select(
         raise ArgumentError("targets are needed by 'target' and 'hybrid', and by them only")
     emissions = checked_emissions(columns, emissions)
     rule = bound, float(escape), anchored, _BY[by]
-    num_nodes, num_slots, num_edges, most_slots, most_elements = _bounds(
+    num_nodes, num_slots, num_edges, most_slots, most_elements = selection.bounds(
         graph, bound, histories.streams.num_actions, _BY[by]
     )
     features = histories.begins.size
@@ -71,7 +67,7 @@ def select(
     most_sources = int(np.diff(columns.source_offsets).max(initial=1))
     with histories.guard:
         while True:
-            _select(
+            selection.select(
                 graph, histories.arrays, histories.growth(grow), emissions, rule, aims, nodes,
                 slots, edges, (most_slots, most_elements, most_sources),
             )  # fmt: skip

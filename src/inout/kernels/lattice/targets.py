@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,6 @@ import numpy as np
 from inout._core.errors import ArgumentError
 from inout.kernels.lattice.arrays import Columns, Numbers, Targets
 from inout.kernels.lattice.cpu import targets as compiled
-
-_written: Callable[..., Any] = compiled.written
 
 
 def graph_of_targets(columns: Columns) -> tuple[Any, ...]:
@@ -32,5 +29,5 @@ def written_ranges(columns: Columns, targets: Targets) -> tuple[Numbers, int]:
         )
     ranges = np.zeros((2, columns.size), np.int64)
     strings = targets.symbols, targets.strings, targets.offsets
-    width = _written(graph_of_targets(columns), strings, ranges[0], ranges[1])
+    width = compiled.written(graph_of_targets(columns), strings, ranges[0], ranges[1])
     return ranges, int(width)

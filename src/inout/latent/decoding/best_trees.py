@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +12,6 @@ from inout.kernels.latent.cpu import decode
 from inout.kernels.latent.op import BlockPasses
 from inout.latent.decoding.labels import ConstituentTable
 from inout.latent.graphs import Chart
-
-_best_edges: Callable[..., Any] = decode.best_edges
-_walk: Callable[..., Any] = decode.walk
 
 Vector = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -57,14 +53,14 @@ def best_items(
     if len(ties):
         second[graph.leaves] = ties[graph.leaves]
     choices = np.full((len(items), 2), -1, np.int64)
-    _best_edges(graph.edges, gains, edges, ties, best, second, choices)
+    decode.best_edges(graph.edges, gains, edges, ties, best, second, choices)
     # The whole sentence may be a symbol that never is a root: only μ above 0 will do there.
     roots = graph.roots[items[graph.roots] > 0]
     if not len(roots) or best[roots].max() == -np.inf:
         return None
     found, groups = np.empty((2, 2 * chart.num_words - 1), np.int64)
     top = roots[np.lexsort((second[roots], best[roots]))[-1]]
-    _walk(graph.edges, choices, top, found, groups)
+    decode.walk(graph.edges, choices, top, found, groups)
     return found
 
 
