@@ -82,10 +82,11 @@ def _warm(state: State) -> Iterator[Figure]:
 def _cold(state: State) -> Iterator[Figure]:
     cases: list[tuple[str, tuple[str, ...], float]] = [("parse", PARSE, 10), ("solve", SOLVE, 7)]
     if not state.quick:
-        cases += [("demo", ("demo", "--html", os.devnull), 30), ("warmup", ("warmup",), 90)]
+        cases += [("demo", ("demo", "--html", "PAGE"), 30), ("warmup", ("warmup",), 90)]
     for name, arguments, bound in cases:
         with tempfile.TemporaryDirectory() as folder:
-            spent = _spent(*COMMAND, *arguments, cache=folder)
+            given = [f"{folder}/page.html" if word == "PAGE" else word for word in arguments]
+            spent = _spent(*COMMAND, *given, cache=folder)
         yield Figure(f"{name}, cold", spent.wall, "s", at_most=bound)
         yield Figure(f"{name}, cold, all processors", spent.processor, "s")
 

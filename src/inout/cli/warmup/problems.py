@@ -78,9 +78,14 @@ def _solve() -> None:
 
 
 def _derivations() -> None:
-    forest = _forest()
-    list(forest.kbest(2))
-    forest.count()
+    """The k best of an item with two edges: without grounding, which `_solve` compiles."""
+    import numpy as np
+
+    from inout.kernels.forest.kbest import kbest, viterbi
+
+    offsets = np.array([0, 0, 2]), np.array([0, 1, 2])
+    arrays = 1, *offsets, np.zeros(2, np.int32), np.zeros(2)
+    kbest(*arrays, *viterbi(*arrays), root=1, k=2)
 
 
 def _forest_samples() -> None:
