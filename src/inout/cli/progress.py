@@ -52,7 +52,7 @@ def announcing() -> Iterator[None]:
     def announce(name: str) -> None:
         if not said.is_set():
             said.set()
-            print(f"inout: {COMPILING} (some ten seconds) …", file=sys.stderr, flush=True)
+            print(f"inout: {COMPILING} (ten seconds to a minute) …", file=sys.stderr, flush=True)
 
     with watching(announce):
         yield
