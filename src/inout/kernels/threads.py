@@ -21,9 +21,9 @@ from typing import Any
 import torch
 
 # Where another process holds a core, the caller waits for a thread that does not run, for much
-# longer than the work takes. Work of less than some ten milliseconds then stays on one thread for a
-# while; longer work gains more from a second thread than it may lose.
-SHORT = 20_000_000  # elementary operations
+# longer than the work takes. Work of a few milliseconds then stays on one thread for a while;
+# longer work gains more from a second thread than it may lose.
+SHORT = 5_000_000  # elementary operations
 PAUSE = 0.5  # seconds
 PATIENCE = 0.5e-3  # seconds, besides twice the time of the caller's own part
 _alone_until = 0.0
