@@ -158,7 +158,11 @@ KERNELS = (
         function="outside",
         text="seeds[i] if mantissas[i] != 0.0 else 0.0",
         instead="seeds[i]",
-        tests=("tests/oracle/test_forest_kernel.py", _FOREST),
+        tests=(
+            "tests/oracle/test_forest_extremes.py",
+            "tests/oracle/test_forest_kernel.py",
+            _FOREST,
+        ),
     ),
     Fault(
         "forest-second-derivative-without-mean",
@@ -209,7 +213,7 @@ ABOVE = (
         function="logarithm",
         text="one / degree - result",
         instead="one / degree + result",
-        tests=("tests/oracle/test_forest_generating.py", "-k", "moments"),
+        tests=("tests/oracle/test_moments_precision.py", _CHAIN, "-k", "cumulants"),
     ),
     Fault(
         "moments-risk-of-what-is-right",
