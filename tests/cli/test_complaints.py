@@ -90,7 +90,7 @@ def complain(run, files):
             "no/such/place.html: there is no directory no/such",
         ),
         (("demo", "--html", "."), ".: cannot be written, because it is a directory"),
-        (("programs", "earli"), "inout: no program is called 'earli'; did you mean earley"),
+        (("programs", "earli"), "inout: NAME: no program is called 'earli'; did you mean earley"),
     ],
 )
 def test_one_line_says_what_is_wrong(complain, arguments, message):

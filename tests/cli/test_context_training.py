@@ -167,7 +167,7 @@ def test_nothing_is_lost_by_ctrl_c_while_the_model_is_written(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-@pytest.mark.parametrize("error", [MemoryError(), ArgumentError("training must end well")])
+@pytest.mark.parametrize("error", [MemoryError(), ArgumentError("training", "must end well")])
 def test_errors_leave_the_last_finished_epoch(run, after_epochs, monkeypatch, error):
     after = training._Follower.after
 

@@ -89,8 +89,8 @@ def test_the_command_has_words_for_every_remedy():
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (inout.ArgumentError("must be 1", argument="max_edges"), "inout: --max-edges must be 1"),
-        (inout.ArgumentError("must be 1", argument="trees"), "inout: trees must be 1"),
+        (inout.ArgumentError("max_edges", "must be 1"), "inout: --max-edges must be 1"),
+        (inout.ArgumentError("trees", "must be 1"), "inout: trees must be 1"),
         (inout.FileError("wrong", file="a", line=2), "a:2: wrong"),
         (inout.FileError("wrong"), "inout: wrong"),
         (

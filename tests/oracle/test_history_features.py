@@ -458,7 +458,7 @@ def test_damaged_rows_are_refused(tmp_path: Path) -> None:
 def test_misuse() -> None:
     sequences, tags = corpus(0)
     for name in ("", "x", "y", "escape"):
-        with pytest.raises(ArgumentError, match="name of a history feature"):
+        with pytest.raises(ArgumentError, match=r"^name must not be empty, nor"):
             HistoryFeature(name, 2, ends)
     with pytest.raises(ArgumentError, match=r"at least 1\. Got 0"):
         HistoryFeature("none", 0, ends)

@@ -30,7 +30,7 @@ def checked_log_weights(name: str, values: object, size: int) -> NDArray[np.floa
     try:
         array: NDArray[np.float64] = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ArgumentError(f"must be numbers. Got {values!r:.80}", argument=name) from error
+        raise ArgumentError(name, f"must be numbers. Got {values!r:.80}") from error
     _refuse(name, array.shape, np.isnan(array) | (array == np.inf), array, size)
     return array
 
@@ -47,7 +47,7 @@ def as_log_weights(
     if values.dtype in (torch.float16, torch.bfloat16):
         values = values.float()
     if not values.is_floating_point():
-        raise ArgumentError(f"must be a float tensor. Got {values.dtype}", argument=name)
+        raise ArgumentError(name, f"must be a float tensor. Got {values.dtype}")
     _refuse(name, values.shape, torch.isnan(values) | (values == torch.inf), values, size)
     return values
 
@@ -55,16 +55,14 @@ def as_log_weights(
 def _refuse(name: str, shape: Sequence[int], bad: Any, values: Any, size: int) -> None:
     """Raise where the shape is not [size], or a value is bad."""
     if tuple(shape) != (size,):
-        raise ArgumentError(f"must have shape [{size}]. Got {list(shape)}", argument=name)
+        raise ArgumentError(name, f"must have shape [{size}]. Got {list(shape)}")
     if bool(bad.any()):
         row = int(bad.argmax()) if isinstance(bad, np.ndarray) else int(bad.nonzero()[0, 0])
-        raise ArgumentError(
-            f"must be finite or -inf. Got {float(values[row])} at row {row}", argument=name
-        )
+        raise ArgumentError(name, f"must be finite or -inf. Got {float(values[row])} at row {row}")
 
 
 def at_least(name: str, value: int, least: int) -> int:
     """`value` as an int, refused below `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ArgumentError(f"must be an integer of at least {least}. Got {value!r}", argument=name)
+        raise ArgumentError(name, f"must be an integer of at least {least}. Got {value!r}")
     return int(value)

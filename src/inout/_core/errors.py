@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copyreg
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 # A JSON file or a tree may be one line of megabytes: this much is shown on either side of a caret.
 _BEFORE, _AFTER = 50, 40
@@ -27,7 +29,8 @@ class InoutError(Exception):
 
     `message` says what is wrong, and these say where, each None where it does not apply:
     `argument`, the name of the argument; `file`, `line` and `column`, counted from 1; `remedy`
-    is what helps. The text of the error is all of them together.
+    is what helps. The text of the error is all of them together; a message that is a sentence of
+    its own begins with a colon.
 
     >>> print(InoutError("must be at least 1. Got 0", argument="k"))
     k must be at least 1. Got 0
@@ -62,16 +65,31 @@ class InoutError(Exception):
     def text(self, argument: str | None, remedy: str | None) -> str:
         """The whole text, with these names for the argument and the remedy."""
         place = "" if self.place is None else f"{self.place}: "
-        name = "" if argument is None else f"{argument} "
+        name = argument or ""
+        if name and not self.message.startswith(":"):
+            name += " "
         helps = "" if remedy is None else f"; {remedy}"
         return f"{place}{name}{self.message}{helps}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How errors get from one process to another: as they are, `__init__` is not called."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
     def __str__(self) -> str:
         return self.text(self.argument, None if self.remedy is None else self.remedy.value)
 
 
 class ArgumentError(InoutError, ValueError):
-    """An argument has the wrong shape, type or value."""
+    """An argument has the wrong shape, type or value.
+
+    It is named, or None where the mistake lies in several of them together.
+
+    >>> print(ArgumentError("k", "must be at least 1. Got 0"))
+    k must be at least 1. Got 0
+    """
+
+    def __init__(self, argument: str | None, message: str, *, remedy: Remedy | None = None) -> None:
+        super().__init__(message, argument=argument, remedy=remedy)
 
 
 class ChartTooLargeError(ArgumentError):

@@ -14,7 +14,9 @@ def checked_generator(generator: Any) -> torch.Generator:
     if generator is None:
         return torch.default_generator
     if not isinstance(generator, torch.Generator):
-        raise ArgumentError(f"generator must be a torch.Generator or None. Got {generator!r:.80}")
+        raise ArgumentError(
+            "generator", f"must be a torch.Generator or None. Got {generator!r:.80}"
+        )
     return generator
 
 

@@ -11,6 +11,7 @@ OPTIONS = {
     "max_edges": "--max-edges",
     "max_iterations": "--iterations",
     "max_rounds": "--max-rounds",
+    "name": "NAME",
     "start": "--start",
 }
 REMEDIES = {

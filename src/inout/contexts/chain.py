@@ -80,13 +80,14 @@ class ContextChain(LabelSequence):
         shape = log_potentials.shape
         if len(shape) < 3 or 0 in shape[-2:]:
             raise ArgumentError(
-                f"log_potentials must be [*b n c s] with at least one context and one label. "
-                f"Got {list(shape)}"
+                "log_potentials",
+                f"must be [*b n c s] with at least one context and one label. Got {list(shape)}",
             )
         if not is_integer(successors) or not broadcasts(successors.shape, shape):
             raise ArgumentError(
-                f"successors must be {list(shape)}, as log_potentials are, and integers. "
-                f"Got {successors.dtype} {list(successors.shape)}"
+                "successors",
+                f"must be {list(shape)}, as log_potentials are, and integers. "
+                f"Got {successors.dtype} {list(successors.shape)}",
             )
         refuse_non_floats(NAME, log_potentials)
         self.tier = choose_tier(log_potentials.device, tier)
@@ -113,13 +114,13 @@ class ContextChain(LabelSequence):
         for length, contexts in enumerate(before):
             if contexts.length != length:
                 raise ArgumentError(
-                    f"sets[{length - 1}] must have contexts of length {length}. "
-                    f"Got {contexts.length}"
+                    f"sets[{length - 1}]",
+                    f"must have contexts of length {length}. Got {contexts.length}",
                 )
         n, s = len(before), at_least("labels", labels, 1)
         most = max((label or 0 for c in before for context in c for label in context), default=0)
         if most >= s:
-            raise ArgumentError(f"labels must be in 0..{s - 1}. Got {most} in a context")
+            raise ArgumentError("labels", f"must be in 0..{s - 1}. Got {most} in a context")
         shape = (n, max(map(len, before)), s)
         successors = torch.zeros(shape, dtype=torch.long)
         places: list[tuple[int, int, int]] = []
@@ -159,7 +160,7 @@ class ContextChain(LabelSequence):
         given = torch.from_numpy(lattice.scores) if scores is None else scores
         if given.shape != lattice.scores.shape:
             raise ArgumentError(
-                f"scores must be {list(lattice.scores.shape)}. Got {list(given.shape)}"
+                "scores", f"must be {list(lattice.scores.shape)}. Got {list(given.shape)}"
             )
         edges = ChainEdges(lattice)
         index = tuple(torch.from_numpy(x).to(given.device) for x in edges.places)
@@ -195,7 +196,7 @@ class ContextChain(LabelSequence):
         super()._refuse_other_events(other)
         assert isinstance(other, ContextChain)
         if not self._lattice.equals(other._lattice):
-            raise ArgumentError("two distributions with the same successors are needed")
+            raise ArgumentError(None, "two distributions with the same successors are needed")
 
     @property
     def _rows(self) -> Int[Tensor, " a"]:
@@ -235,7 +236,7 @@ class ContextChain(LabelSequence):
         """
         mass = self.context_mass()
         if not broadcasts(sizes.shape, mass.shape):
-            raise ArgumentError(f"sizes must be {list(mass.shape)}. Got {list(sizes.shape)}")
+            raise ArgumentError("sizes", f"must be {list(mass.shape)}. Got {list(sizes.shape)}")
         total = (mass * torch.where(mass == 0, 0.0, sizes.to(mass))).sum((-1, -2))
         return total / self.lengths.clamp(min=1)
 

@@ -34,7 +34,7 @@ class ChainEdges:
         )
         labels = np.unique((columns.end_actions - columns.first_actions)[(position >= 0) & ~ends])
         if not fits or len(labels) > 1:
-            raise ArgumentError("lattice must be one of chains: of Columns.chains")
+            raise ArgumentError("lattice", "must be one of chains: of Columns.chains")
         self.lengths = (sizes - 1 - has_end).astype(np.int64)
         widths = np.diff(lattice.node_offsets)
         self.shape = (
@@ -70,7 +70,9 @@ class ChainLattice:
     def __init__(self, size: tuple[int, int, int, int], successors: Tensor, lengths: Tensor):
         b, n, c, s = self.size = size
         if b * (n * c * (s + 1) + 1) >= 2**31:
-            raise ArgumentError(f"a chain must have less than 2^31 potentials. Got {list(size)}")
+            raise ArgumentError(
+                "successors", f": a chain must have less than 2^31 potentials. Got {list(size)}"
+            )
         self.lengths: NDArray[np.int64] = lengths.reshape(b).cpu().numpy()
         table: NDArray[np.int64] = successors.reshape(-1).cpu().numpy()
         names = BlockLabels({"log_potentials": size, "alpha": (b, n, c), "goal": (b,)})
@@ -118,7 +120,9 @@ class ChainLattice:
         last = place % max(n, 1) == self.lengths[place // max(n, 1)] - 1
         own = np.where(last, 0, own)
         if len(own) and not (own.min() >= 0 and own.max() < c):
-            raise ArgumentError(f"successors must be in 0..{c - 1}. Got {own.min()}..{own.max()}")
+            raise ArgumentError(
+                "successors", f"must be in 0..{c - 1}. Got {own.min()}..{own.max()}"
+            )
         return own
 
     @property

@@ -97,18 +97,21 @@ def _checked(
     given, right = np.asarray(confidences, dtype=np.float64), np.asarray(correct)
     if given.ndim != 1 or right.shape != given.shape:
         raise ArgumentError(
+            None,
             "confidences and correct must be lists of the same length. "
-            f"Got shapes {given.shape} and {right.shape}"
+            f"Got shapes {given.shape} and {right.shape}",
         )
     if not given.size:
-        raise ArgumentError("confidences must be those of at least one example. Got none")
+        raise ArgumentError("confidences", "must be those of at least one example. Got none")
     if np.isnan(given).any():
-        raise ArgumentError(f"confidences must be numbers. Got nan at {np.isnan(given).argmax()}")
+        raise ArgumentError(
+            "confidences", f"must be numbers. Got nan at {np.isnan(given).argmax()}"
+        )
     if right.dtype != np.bool_:
-        raise ArgumentError(f"correct must be booleans. Got {right.dtype}")
+        raise ArgumentError("correct", f"must be booleans. Got {right.dtype}")
     return given, right
 
 
 def _check_share(name: str, value: float) -> None:
     if not 0 <= value <= 1:
-        raise ArgumentError(f"{name} must be from 0 to 1. Got {value}")
+        raise ArgumentError(name, f"must be from 0 to 1. Got {value}")

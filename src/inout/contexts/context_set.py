@@ -45,16 +45,17 @@ class ContextSet(Collection[Context]):
         coarsest = (None,) * self.length
         if coarsest not in self._members:
             raise ArgumentError(
-                f"contexts must cover all sequences of length {self.length}: "
-                f"{picture(coarsest)} is missing"
+                "contexts",
+                f"must cover all sequences of length {self.length}: {picture(coarsest)} is missing",
             )
         for number, one in enumerate(self.contexts):
             for other in self.contexts[:number]:
                 both = intersection(one, other)
                 if both is not None and both not in self._members:
                     raise ArgumentError(
-                        f"contexts must be closed: {picture(other)} and {picture(one)} have "
-                        f"{picture(both)} in common, which is missing"
+                        "contexts",
+                        f"must be closed: {picture(other)} and {picture(one)} have "
+                        f"{picture(both)} in common, which is missing",
                     )
 
     @classmethod
@@ -104,7 +105,7 @@ class ContextSet(Collection[Context]):
         """The smallest context that contains all sequences of a pattern."""
         pattern = tuple(pattern)
         if len(pattern) != self.length:
-            raise ArgumentError(f"pattern must have {self.length} symbols. Got {pattern}")
+            raise ArgumentError("pattern", f"must have {self.length} symbols. Got {pattern}")
         # It fixes every label that another one around the pattern does, so it comes before them.
         return next(context for context in self.contexts if contains(context, pattern))
 
@@ -117,10 +118,11 @@ class ContextSet(Collection[Context]):
         """
         context = tuple(context)
         if context not in self._members:
-            raise ArgumentError(f"context must be one of this set. Got {context}")
+            raise ArgumentError("context", f"must be one of this set. Got {context}")
         if following.length != self.length + 1:
             raise ArgumentError(
-                f"following must have contexts of length {self.length + 1}. Got {following.length}"
+                "following",
+                f"must have contexts of length {self.length + 1}. Got {following.length}",
             )
         return following.smallest((*context, at_least("label", label, 0)))
 
@@ -153,10 +155,10 @@ def _in_order(contexts: Iterable[Sequence[int | None]]) -> tuple[Context, ...]:
     """The contexts without repetitions, in order; all of one length, with labels of at least 0."""
     given = {tuple(context) for context in contexts}
     if not given:
-        raise ArgumentError("contexts must cover all sequences: ⋆…⋆ is missing. Got no contexts")
+        raise ArgumentError("contexts", "must cover all sequences: ⋆…⋆ is missing. Got no contexts")
     lengths = sorted({len(context) for context in given})
     if len(lengths) > 1:
-        raise ArgumentError(f"contexts must have one length. Got {lengths}")
+        raise ArgumentError("contexts", f"must have one length. Got {lengths}")
     for context in given:
         for label in context:
             if label is not None:

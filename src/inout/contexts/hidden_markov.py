@@ -81,19 +81,20 @@ class ContextHiddenMarkovModel:
         anchored: bool = False,
     ) -> None:
         if not isinstance(emission, Tensor) or emission.ndim != 2 or 0 in emission.shape:
-            raise ArgumentError(f"emission must be a tensor [s v]. Got {emission!r:.80}")
+            raise ArgumentError("emission", f"must be a tensor [s v]. Got {emission!r:.80}")
         refuse_bad_values("emission", emission)
         if len(emission) != language_model.labels:
             raise ArgumentError(
-                f"emission must have a row for each of {language_model.labels} labels. "
-                f"Got {list(emission.shape)}"
+                "emission",
+                f"must have a row for each of {language_model.labels} labels. "
+                f"Got {list(emission.shape)}",
             )
         if not escape < np.inf:  # NaN as well
-            raise ArgumentError(f"escape must be a number or -inf. Got {escape!r:.80}")
+            raise ArgumentError("escape", f"must be a number or -inf. Got {escape!r:.80}")
         if memory is not None:
             memory = at_least("memory", memory, max(language_model.order, 1))
             if anchored:
-                raise ArgumentError(f"memory must be None where anchored. Got {memory}")
+                raise ArgumentError("memory", f"must be None where anchored. Got {memory}")
         elif not anchored:
             memory = max(language_model.order, 1)
         self.language_model = language_model

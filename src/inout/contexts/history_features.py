@@ -49,12 +49,14 @@ class HistoryFeature:
     def __post_init__(self) -> None:
         if not self.name or self.name in _TAKEN:
             raise ArgumentError(
-                f"the name of a history feature must not be empty, nor {', '.join(_TAKEN)}, which "
-                f"the model's own have. Got {self.name!r:.80}"
+                "name",
+                f"must not be empty, nor {', '.join(_TAKEN)}, which the model's own features have. "
+                f"Got {self.name!r:.80}",
             )
         if self.length < 1:
             raise ArgumentError(
-                f"length of the history feature {self.name} must be at least 1. Got {self.length}"
+                "length",
+                f"of the history feature {self.name} must be at least 1. Got {self.length}",
             )
 
     def key(self, history: tuple[str, ...]) -> str | None:
@@ -62,8 +64,9 @@ class HistoryFeature:
         found = self.function(history)
         if found is not None and not isinstance(found, str):
             raise ArgumentError(
-                f"the function of the history feature {self.name} must give a string or None. "
-                f"Got {found!r:.80} for {' '.join(history)!r:.80}"
+                "function",
+                f"of the history feature {self.name} must give a string or None. "
+                f"Got {found!r:.80} for {' '.join(history)!r:.80}",
             )
         return found
 
@@ -72,7 +75,9 @@ def checked_features(given: Any) -> tuple[HistoryFeature, ...]:
     """The features, checked."""
     found = tuple(given) if isinstance(given, Iterable) else (None,)
     if not all(isinstance(one, HistoryFeature) for one in found):
-        raise ArgumentError(f"history_features must be a list of HistoryFeature. Got {given!r:.80}")
+        raise ArgumentError(
+            "history_features", f"must be a list of HistoryFeature. Got {given!r:.80}"
+        )
     return found
 
 
@@ -82,7 +87,7 @@ def described(features: Sequence[HistoryFeature]) -> tuple[tuple[str, int], ...]
     names = [name for name, _ in found]
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise ArgumentError(
-            f"history_features must have different names. Got {repeated[0]!r:.80} more than once"
+            "history_features", f"must have different names. Got {repeated[0]!r:.80} more than once"
         )
     return found
 
@@ -94,9 +99,10 @@ def in_order(
     own = {(feature.name, feature.length): feature for feature in given}
     if sorted(described(given)) != sorted(wanted):
         raise ArgumentError(
-            "history_features must be those that the model was trained with, whose functions are "
+            "history_features",
+            "must be those that the model was trained with, whose functions are "
             f"not in its file and can only be given in Python: {_listed(wanted)}. "
-            f"Got {_listed(described(given))}"
+            f"Got {_listed(described(given))}",
         )
     return tuple(own[one] for one in wanted)
 
@@ -113,8 +119,9 @@ def ties(
     """The features as ties of further streams, behind the one of n-grams; `rows` they have."""
     if features and {BEGINNING, ANYTHING} & set(labels):
         raise ArgumentError(
-            f"labels must not be {BEGINNING} or {ANYTHING}, which stand for the beginning and for "
-            "anything in the histories that functions get"
+            "labels",
+            f"must not be {BEGINNING} or {ANYTHING}, which stand for the beginning and for "
+            "anything in the histories that functions get",
         )
     names = dict(enumerate(labels)) | {BEGIN: BEGINNING, STAR: ANYTHING}
     functions = [_Named(feature, names) for feature in features]

@@ -70,13 +70,15 @@ class NGramLanguageModel:
         """
         labels, order = at_least("labels", labels, 1), at_least("order", order, 0)
         if not (_is_number(discount) and 0.0 <= discount <= 1.0):
-            raise ArgumentError(f"discount must be a number from 0 to 1. Got {discount!r:.80}")
+            raise ArgumentError("discount", f"must be a number from 0 to 1. Got {discount!r:.80}")
         if not (_is_number(smoothing) and 0.0 <= smoothing < np.inf):
-            raise ArgumentError(f"smoothing must be a number of at least 0. Got {smoothing!r:.80}")
+            raise ArgumentError(
+                "smoothing", f"must be a number of at least 0. Got {smoothing!r:.80}"
+            )
         text, places = _joined(sequences, labels, end=end)
         width = labels + end
         if not len(text) and smoothing == 0.0:
-            raise ArgumentError("sequences must hold a label where smoothing is 0. Got none")
+            raise ArgumentError("sequences", "must hold a label where smoothing is 0. Got none")
         counts = np.bincount(text, minlength=width) + float(smoothing)
         levels = [(counts / counts.sum())[None]]
         shorter, oldest = [np.zeros(1, np.int64)], [np.full(1, -1)]
@@ -146,8 +148,9 @@ class NGramLanguageModel:
             wrong = not (isinstance(symbol, int | np.integer) and 0 <= symbol <= self.anything)
             if wrong or (symbol == self.beginning and place < len(given)):
                 raise ArgumentError(
-                    f"history must be symbols in 0..{self.anything}, the beginning "
-                    f"({self.beginning}) only at its left. Got {list(given)!r:.80}"
+                    "history",
+                    f"must be symbols in 0..{self.anything}, the beginning "
+                    f"({self.beginning}) only at its left. Got {list(given)!r:.80}",
                 )
         for symbol in given[::-1][: self.order]:
             longer = self._longer.get((number, int(symbol)))
@@ -183,8 +186,9 @@ class NGramLanguageModel:
         """
         if self.order != 1 or self.end:
             raise ArgumentError(
+                None,
                 "only a model of order 1 without end is a chain. "
-                f"Got order {self.order}{', with end' * self.end}"
+                f"Got order {self.order}{', with end' * self.end}",
             )
         initial = self.log_probabilities([self.beginning])
         return initial, np.stack([self.log_probabilities([y]) for y in range(self.labels)])

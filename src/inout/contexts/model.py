@@ -80,11 +80,15 @@ class ContextModel:
     def __post_init__(self) -> None:
         wanted = (len(self.features), len(self.labels))
         if self.emission.shape != wanted:
-            raise ArgumentError(f"emission must be {list(wanted)}. Got {list(self.emission.shape)}")
+            raise ArgumentError(
+                "emission", f"must be {list(wanted)}. Got {list(self.emission.shape)}"
+            )
         if len(set(self.labels)) != len(self.labels) or not self.labels:
-            raise ArgumentError("labels must be distinct, and at least one")
+            raise ArgumentError("labels", "must be distinct, and at least one")
         if described(self.history_features) != self.settings.history_features:
-            raise ArgumentError("history_features must be those that settings name, in that order")
+            raise ArgumentError(
+                "history_features", "must be those that settings name, in that order"
+            )
 
     @staticmethod
     def untrained(
@@ -161,7 +165,7 @@ class ContextModel:
         except KeyError as error:
             known = ", ".join(self.labels[:10])
             raise ArgumentError(
-                f"tags must be labels of the model ({known}, …). Got {error.args[0]!r}"
+                "tags", f"must be labels of the model ({known}, …). Got {error.args[0]!r}"
             ) from error
         lengths = [len(string) for string in strings]
         return Targets(
@@ -207,7 +211,7 @@ class ContextModel:
         """log p(tags | sequence) of each sequence: [b]."""
         seen = self.observe(sequences)
         if list(map(len, tags)) != seen.lengths.tolist():
-            raise ArgumentError("tags must be one for each position of each sequence")
+            raise ArgumentError("tags", "must be one for each position of each sequence")
         lattice = self.select(seen, size)
         return lattice.log_shares(lattice.constrained(self.targets(tags)).log_partition)
 
@@ -224,7 +228,7 @@ class ContextModel:
             return ContextChain.from_lattice(self.select(seen))
         wanted = (int(seen.starts[-1]), len(self.labels))
         if tuple(emissions.shape) != wanted:
-            raise ArgumentError(f"emissions must be {list(wanted)}. Got {list(emissions.shape)}")
+            raise ArgumentError("emissions", f"must be {list(wanted)}. Got {list(emissions.shape)}")
         settings = self.settings
         columns = self.columns(seen.lengths)
         lattice = select(
@@ -360,13 +364,13 @@ def _model(
         for one in content.get("history_rows", [])
     ]
     if len(rows) != len(functions):
-        raise ArgumentError(f"history_rows must be {len(functions)}. Got {len(rows)}")
+        raise ArgumentError("history_rows", f"must be {len(functions)}. Got {len(rows)}")
     histories = Histories.from_arrays(
         settings.streams(len(labels)), dict(arrays), ties(functions, labels, rows)
     )
     for name, values in (("emission", emission), ("weights", histories.weights)):
         if not np.isfinite(values).all():
-            raise ArgumentError(f"{name} must be finite")
+            raise ArgumentError(name, "must be finite")
     escape = -np.inf if content["escape"] is None else float(content["escape"])
     return ContextModel(
         labels,

@@ -48,7 +48,9 @@ class Observations:
         values: list[float] = []
         for b, sequence in enumerate(sequences):
             if len(sequence) == 0:
-                raise ArgumentError(f"every sequence must have a position. Got none in number {b}")
+                raise ArgumentError(
+                    "sequences", f": every sequence must have a position. Got none in number {b}"
+                )
             rows = _array_rows(sequence) if isinstance(sequence, np.ndarray) else sequence
             for position in rows:
                 for name, value in _pairs(position, b):
@@ -69,7 +71,9 @@ class Observations:
         try:
             numbers = np.array(values, np.float64)
         except (TypeError, ValueError) as error:
-            raise ArgumentError(f"values of features must be numbers. {error}") from error
+            raise ArgumentError(
+                "sequences", f": values of features must be numbers. {error}"
+            ) from error
         found = Observations(
             np.array(starts, np.int64),
             np.array(offsets, np.int64),
@@ -81,7 +85,9 @@ class Observations:
                 np.searchsorted(found.offsets, np.argmin(np.isfinite(found.values)), "right")
             )
             number = int(np.searchsorted(found.starts, place - 1, "right")) - 1
-            raise ArgumentError(f"values of features must be finite. Got others in number {number}")
+            raise ArgumentError(
+                "sequences", f": values of features must be finite. Got others in number {number}"
+            )
         return found
 
     def part(self, first: int, last: int) -> Observations:
@@ -99,7 +105,8 @@ class Observations:
 def _array_rows(array: NDArray[Any]) -> list[dict[str, float]]:
     if array.ndim != 2 or array.dtype.kind not in "biuf":
         raise ArgumentError(
-            f"a sequence given as an array must be numbers [n, d]. Got {array.dtype} {array.shape}"
+            "sequences",
+            f": an array must be numbers [n, d]. Got {array.dtype} {array.shape}",
         )
     return [{str(k): float(row[k]) for k in np.flatnonzero(row)} for row in array]
 
@@ -108,8 +115,9 @@ def _pairs(position: Position, sequence: int) -> Any:
     if isinstance(position, str) or not isinstance(position, Iterable):
         kind = "string" if isinstance(position, str) else type(position).__name__
         raise ArgumentError(
-            "a position must be a list of names of features, or a mapping to their values. "
-            f"Got the {kind} {position!r:.80} in sequence {sequence}"
+            "sequences",
+            ": a position must be a list of names of features, or a mapping to their values. "
+            f"Got the {kind} {position!r:.80} in sequence {sequence}",
         )
     if isinstance(position, Mapping):
         return position.items()
@@ -118,5 +126,5 @@ def _pairs(position: Position, sequence: int) -> Any:
 
 def _bad_name(name: object, sequence: int) -> ArgumentError:
     return ArgumentError(
-        f"names of features must be strings. Got {name!r:.80} in sequence {sequence}"
+        "sequences", f": names of features must be strings. Got {name!r:.80} in sequence {sequence}"
     )

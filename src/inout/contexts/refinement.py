@@ -49,7 +49,7 @@ def refined(
     at_least("most", most, size)
     at_least("passes", passes, 1)
     if not 0 <= tolerance < 1:
-        raise ArgumentError(f"tolerance must be from 0 up to 1. Got {tolerance}")
+        raise ArgumentError("tolerance", f"must be from 0 up to 1. Got {tolerance}")
     sizes = np.full(columns, size, np.int64)
     done = 0
     while True:

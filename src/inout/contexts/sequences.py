@@ -16,7 +16,7 @@ def checked_sequences(
 ) -> list[NDArray[np.int64]]:
     """Each sequence as an array of numbers below `count`; they number labels, symbols, …"""
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise ArgumentError(f"{name} must be a list of sequences. Got {given!r:.80}")
+        raise ArgumentError(name, f"must be a list of sequences. Got {given!r:.80}")
     found = []
     for place, sequence in enumerate(given):
         try:
@@ -27,13 +27,13 @@ def checked_sequences(
             numbers = np.zeros(0, np.int64)
         if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
             raise ArgumentError(
-                f"{name} must hold sequences of {what} numbers. "
-                f"Got {sequence!r:.80} as sequence {place}"
+                name,
+                f"must hold sequences of {what} numbers. Got {sequence!r:.80} as sequence {place}",
             )
         if numbers.size and not (numbers.min() >= 0 and numbers.max() < count):
             bad = numbers.min() if numbers.min() < 0 else numbers.max()
             raise ArgumentError(
-                f"{name} must have {what}s in 0..{count - 1}. Got {bad} in sequence {place}"
+                name, f"must have {what}s in 0..{count - 1}. Got {bad} in sequence {place}"
             )
         found.append(numbers.astype(np.int64))
     return found

@@ -41,18 +41,20 @@ class Settings:
         least = max(self.order - 1, 1)
         if self.memory is not None and at_least("memory", self.memory, 0) < least:
             raise ArgumentError(
-                f"memory must be at least {least}, for n-grams of order {self.order}; None: no "
-                f"bound. Got {self.memory}"
+                "memory",
+                f"must be at least {least}, for n-grams of order {self.order}; None: no "
+                f"bound. Got {self.memory}",
             )
         for name, length in self.history_features:
             if self.memory is not None and self.memory < length:
                 raise ArgumentError(
-                    f"memory must be at least {length}, for the history feature {name}; None: no "
-                    f"bound. Got {self.memory}"
+                    "memory",
+                    f"must be at least {length}, for the history feature {name}; None: no "
+                    f"bound. Got {self.memory}",
                 )
         if self.beam and self.memory is not None:
             raise ArgumentError(
-                f"a beam remembers everything: memory must be None. Got {self.memory}"
+                "memory", f"must be None with a beam, which remembers everything. Got {self.memory}"
             )
 
     def streams(self, labels: int) -> Streams:

@@ -90,7 +90,7 @@ def _encode(
     if isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.dtype.kind in "iu":
         codes = rows.astype(np.int64)
         if (np.abs(codes) >= INTEGER_LIMIT).any():
-            raise ArgumentError("integers in facts must be smaller than 2**40 in size")
+            raise ArgumentError("facts", ": integers must be smaller than 2**40 in size")
         return [], {rows.shape[1]: Block(np.arange(len(rows)), codes)}
     spelling: dict[str, int] = {}
     places: dict[int, list[int]] = {}
@@ -98,7 +98,8 @@ def _encode(
     for place, row in enumerate(rows):
         if isinstance(row, str) or not isinstance(row, Iterable):
             raise ArgumentError(
-                f"each row of facts must be a tuple of values. Got {row!r} at row {place}"
+                "facts",
+                f": each row must be a tuple of values. Got {row!r} at row {place}",
             )
         coded = []
         for value in row:
@@ -107,13 +108,14 @@ def _encode(
             elif isinstance(value, int | np.integer) and not isinstance(value, bool):
                 if abs(int(value)) >= INTEGER_LIMIT:
                     raise ArgumentError(
-                        f"integers in facts must be smaller than 2**40 in size. "
-                        f"Got {value} at row {place}"
+                        "facts",
+                        f": integers must be smaller than 2**40 in size. "
+                        f"Got {value} at row {place}",
                     )
                 coded.append(int(value))
             else:
                 raise ArgumentError(
-                    f"facts hold strings and integers. Got {value!r} at row {place}"
+                    "facts", f"hold strings and integers. Got {value!r} at row {place}"
                 )
         places.setdefault(len(coded), []).append(place)
         values.setdefault(len(coded), []).extend(coded)

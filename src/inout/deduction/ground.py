@@ -343,7 +343,7 @@ def ground(
     _check_facts(program, facts)
     for name in beam:
         if name not in program.derived:
-            raise ArgumentError(f"beam names {name!r}, which no rule of the program derives")
+            raise ArgumentError("beam", f"names {name!r}, which no rule of the program derives")
     return Grounding(program, facts, limits, Beam(dict(beam)), progress).run(goal)
 
 
@@ -362,11 +362,14 @@ def _check_facts(program: ParsedProgram, facts: Mapping[str, Facts]) -> None:
             arities.add(derived[name])
         if not arities:
             needed = ", ".join(n for n in used if n not in derived)
-            raise ArgumentError(f"no rule uses the facts {name!r}; the program needs {needed}")
+            raise ArgumentError(
+                "facts", f": no rule uses the facts {name!r}; the program needs {needed}"
+            )
         for arity, block in given.blocks.items():
             if arity not in arities:
                 expected = " or ".join(str(a) for a in sorted(arities))
                 raise ArgumentError(
-                    f"rows of {name!r} must have {expected} values, as the program uses it. "
-                    f"Got {arity} in row {block.places[0]}: {given.rows[int(block.places[0])]}"
+                    "facts",
+                    f": rows of {name!r} must have {expected} values, as the program uses it. "
+                    f"Got {arity} in row {block.places[0]}: {given.rows[int(block.places[0])]}",
                 )

@@ -36,14 +36,14 @@ def refuse_non_tensors(**arguments: Any) -> None:
         if value is not None and not isinstance(value, Tensor):
             kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
             raise ArgumentError(
-                f"{name} must be a tensor. Got a {kind}; torch.as_tensor({name}) makes one of it"
+                name, f"must be a tensor. Got a {kind}; torch.as_tensor({name}) makes one of it"
             )
 
 
 def refuse_non_floats(name: str, potential: Tensor) -> None:
     """Raise unless a potential has floats."""
     if not potential.is_floating_point():
-        raise ArgumentError(f"{name} must be a float tensor. Got {potential.dtype}")
+        raise ArgumentError(name, f"must be a float tensor. Got {potential.dtype}")
 
 
 def refuse_bad_values(name: str, potential: Tensor, used: Tensor | None = None) -> None:
@@ -58,7 +58,7 @@ def refuse_bad_values(name: str, potential: Tensor, used: Tensor | None = None) 
     if bool(bad.any()):
         place = bad.nonzero()[0].tolist()
         value = potential.expand(bad.shape)[tuple(place)].item()
-        raise ArgumentError(f"{name} must be finite or -inf. Got {value} at {place}")
+        raise ArgumentError(name, f"must be finite or -inf. Got {value} at {place}")
 
 
 def checked_lengths(
@@ -71,16 +71,16 @@ def checked_lengths(
         lengths = _as_tensor(lengths)
     if not isinstance(lengths, Tensor):
         raise ArgumentError(
-            f"lengths must be a tensor or a list of integers {list(batch_shape)}. "
-            f"Got {lengths!r:.80}"
+            "lengths",
+            f"must be a tensor or a list of integers {list(batch_shape)}. Got {lengths!r:.80}",
         )
     if lengths.shape != batch_shape or not is_integer(lengths):
         raise ArgumentError(
-            f"lengths must be integers {list(batch_shape)}. "
-            f"Got {lengths.dtype} {list(lengths.shape)}"
+            "lengths",
+            f"must be integers {list(batch_shape)}. Got {lengths.dtype} {list(lengths.shape)}",
         )
     if bool(((lengths < 0) | (lengths > n)).any()):
-        raise ArgumentError(f"lengths must be in 0..{n}. Got {lengths.tolist()}")
+        raise ArgumentError("lengths", f"must be in 0..{n}. Got {lengths.tolist()}")
     return lengths.to(device, torch.long, copy=True)  # the caller may change theirs later
 
 
@@ -100,8 +100,9 @@ def refuse_misfits(name: str, event: Any, wanted: list[int], fixed: int = 1) -> 
     fits = list(event.shape[-fixed:]) == wanted[-fixed:]
     if not (fits and broadcasts(event.shape, [*samples, *wanted]) and is_integer(event)):
         raise ArgumentError(
-            f"{name} must be integers [..., {', '.join(map(str, wanted))}]. "
-            f"Got {event.dtype} {list(event.shape)}"
+            name,
+            f"must be integers [..., {', '.join(map(str, wanted))}]. "
+            f"Got {event.dtype} {list(event.shape)}",
         )
 
 
@@ -109,7 +110,7 @@ def checked_range(name: str, values: Tensor, lowest: int, end: int) -> Tensor:
     """The values, refused unless all are in lowest..end-1."""
     if values.numel() and not (int(values.min()) >= lowest and int(values.max()) < end):
         raise ArgumentError(
-            f"{name} must be in {lowest}..{end - 1}. Got {int(values.min())}..{int(values.max())}"
+            name, f"must be in {lowest}..{end - 1}. Got {int(values.min())}..{int(values.max())}"
         )
     return values
 

@@ -161,14 +161,15 @@ class StructuredDistribution(Distribution):
         lengths = sorted(set(self.lengths.reshape(-1).tolist()))
         if len(lengths) > 1:
             raise ArgumentError(
-                f"enumerate_support needs elements of one length. Got the lengths {lengths}"
+                None, f"enumerate_support needs elements of one length. Got the lengths {lengths}"
             )
         return int(lengths[0]) if lengths else self.event_shape[0]
 
     def _refuse_many(self, count: int) -> None:
         if count > self.most_events:
             raise ArgumentError(
-                f"enumerate_support lists at most {self.most_events} events. There are {count}"
+                None,
+                f"enumerate_support lists at most {self.most_events} events. There are {count}",
             )
 
     def _support(self, events: Int[Tensor, "m ..."], expand: bool) -> Int[Tensor, "m ..."]:
@@ -215,8 +216,9 @@ class StructuredDistribution(Distribution):
         """
         if unknown := set(names) - set(self.potentials):
             raise ArgumentError(
-                f"marginals of unknown potentials {sorted(unknown)}; "
-                f"there are {sorted(self.potentials)}"
+                "names",
+                f": marginals of unknown potentials {sorted(unknown)}; "
+                f"there are {sorted(self.potentials)}",
             )
         keep = torch.is_grad_enabled() and self._differentiable(self.potentials)
         with torch.inference_mode(False), torch.enable_grad():
@@ -255,12 +257,13 @@ class StructuredDistribution(Distribution):
         )
         if not same:
             raise ArgumentError(
-                f"both distributions must be of one family and shape. Got {self} and {other}"
+                None, f"both distributions must be of one family and shape. Got {self} and {other}"
             )
         if not torch.equal(self.lengths, other.lengths):
             raise ArgumentError(
+                None,
                 "both distributions must have the same lengths. "
-                f"Got {self.lengths.tolist()} and {other.lengths.tolist()}"
+                f"Got {self.lengths.tolist()} and {other.lengths.tolist()}",
             )
 
     def _in_double(self) -> StructuredDistribution:
@@ -390,16 +393,16 @@ class StructuredDistribution(Distribution):
         """An additive function with all its values expanded to [*b ...]."""
         if unknown := set(f) - set(self.potentials):
             raise ArgumentError(
-                f"{argument} names unknown potentials {sorted(unknown)}; "
-                f"there are {sorted(self.potentials)}"
+                argument,
+                f"names unknown potentials {sorted(unknown)}; there are {sorted(self.potentials)}",
             )
         for name, values in f.items():
             refuse_non_tensors(**{f"{argument}[{name!r}]": values})
             wanted = self.batch_shape + self._part_shapes[name]
             if not broadcasts(values.shape, wanted):
                 raise ArgumentError(
-                    f"{argument}[{name!r}] must have the shape {list(wanted)}. "
-                    f"Got {list(values.shape)}"
+                    f"{argument}[{name!r}]",
+                    f"must have the shape {list(wanted)}. Got {list(values.shape)}",
                 )
         return {
             name: values.expand(self.batch_shape + self._part_shapes[name])

@@ -74,7 +74,8 @@ class LinearChain(LabelSequence):
         refuse_non_tensors(emissions=emissions, transitions=transitions, start=start, end=end)
         if emissions.ndim < 2 or emissions.shape[-1] == 0:
             raise ArgumentError(
-                f"emissions must be [*b n s] with at least one label. Got {list(emissions.shape)}"
+                "emissions",
+                f"must be [*b n s] with at least one label. Got {list(emissions.shape)}",
             )
         batch_shape, (n, s) = emissions.shape[:-2], emissions.shape[-2:]
         steps = max(n - 1, 0)
@@ -82,8 +83,9 @@ class LinearChain(LabelSequence):
         wanted = (s, s) if self.stationary else (*batch_shape, steps, s, s)
         if transitions.shape[-2:] != (s, s) or not broadcasts(transitions.shape, wanted):
             raise ArgumentError(
-                f"transitions must be {[s, s]} or {[*batch_shape, steps, s, s]} for these "
-                f"emissions. Got {list(transitions.shape)}"
+                "transitions",
+                f"must be {[s, s]} or {[*batch_shape, steps, s, s]} for these "
+                f"emissions. Got {list(transitions.shape)}",
             )
         self.tier = choose_tier(emissions.device, tier)
         self.lengths = checked_lengths(lengths, batch_shape, n, emissions.device)
@@ -95,7 +97,7 @@ class LinearChain(LabelSequence):
                 continue
             if potential.shape[-1:] != (s,) or not broadcasts(potential.shape, (*batch_shape, s)):
                 raise ArgumentError(
-                    f"{name} must be {[s]} or {[*batch_shape, s]}. Got {list(potential.shape)}"
+                    name, f"must be {[s]} or {[*batch_shape, s]}. Got {list(potential.shape)}"
                 )
             potentials[name] = potential
         super().__init__(batch_shape, torch.Size([n]), validate_args=False)
@@ -363,12 +365,12 @@ class HMM(LinearChain):
             initial=initial, transition=transition, emission=emission, observations=observations
         )
         if emission.ndim != 2 or 0 in emission.shape:
-            raise ArgumentError(f"emission must be [s v]. Got {list(emission.shape)}")
+            raise ArgumentError("emission", f"must be [s v]. Got {list(emission.shape)}")
         s, v = emission.shape
         if initial.shape != (s,):
-            raise ArgumentError(f"initial must be {[s]}. Got {list(initial.shape)}")
+            raise ArgumentError("initial", f"must be {[s]}. Got {list(initial.shape)}")
         if transition.shape != (s, s):
-            raise ArgumentError(f"transition must be {[s, s]}. Got {list(transition.shape)}")
+            raise ArgumentError("transition", f"must be {[s, s]}. Got {list(transition.shape)}")
         for name, given in (
             ("initial", initial),
             ("transition", transition),
@@ -377,8 +379,8 @@ class HMM(LinearChain):
             refuse_bad_values(name, given)
         if observations.ndim < 1 or not is_integer(observations):
             raise ArgumentError(
-                "observations must be integers [*b n]. "
-                f"Got {observations.dtype} {list(observations.shape)}"
+                "observations",
+                f"must be integers [*b n]. Got {observations.dtype} {list(observations.shape)}",
             )
         *batch_shape, n = observations.shape
         lengths = checked_lengths(lengths, torch.Size(batch_shape), n, observations.device)

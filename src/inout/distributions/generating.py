@@ -47,11 +47,12 @@ def _checked(
     Dimensions of size 1 stay: families make use of what does not depend on a dimension.
     """
     if not isinstance(f, Mapping):
-        raise ArgumentError(f"a function maps names of potentials to values. Got {f!r:.80}")
+        raise ArgumentError("f", f": a function maps names of potentials to values. Got {f!r:.80}")
     if unknown := set(f) - set(d.potentials):
         raise ArgumentError(
-            f"function {k} names unknown potentials {sorted(unknown)}; "
-            f"there are {sorted(d.potentials)}"
+            "f",
+            f": function {k} names unknown potentials {sorted(unknown)}; "
+            f"there are {sorted(d.potentials)}",
         )
     checked = {}
     for name, marginals in used.items():
@@ -61,8 +62,9 @@ def _checked(
         wanted, own = marginals.shape, len(d._part_shapes[name])
         if not broadcasts(values.shape, wanted):
             raise ArgumentError(
-                f"function {k} has values for {name!r} that must have the shape {list(wanted)}, "
-                f"or one that expands to it. Got {list(values.shape)}"
+                "f",
+                f": function {k} has values for {name!r} that must have the shape {list(wanted)}, "
+                f"or one that expands to it. Got {list(values.shape)}",
             )
         values = values.to(torch.promote_types(values.dtype, torch.float64))
         values = values.reshape(*[1] * (len(wanted) - values.ndim), *values.shape)
@@ -71,7 +73,9 @@ def _checked(
         seen = marginals.amax(shared, keepdim=True) if shared else marginals
         values = torch.where(seen > 0, values, 0.0) if seen.numel() else values
         if not bool(values.detach().isfinite().all()):
-            raise ArgumentError(f"function {k} must be finite. Got NaN or inf among its {name!r}")
+            raise ArgumentError(
+                "f", f": function {k} must be finite. Got NaN or inf among its {name!r}"
+            )
         checked[name] = values.reshape(d.batch_shape.numel(), *values.shape[values.ndim - own :])
     return checked
 
@@ -132,17 +136,19 @@ def refuse_misfits(d: StructuredDistribution, others: Mapping[str, Tensor]) -> N
     for name, values in others.items():
         if name not in d.potentials:
             raise ArgumentError(
-                f"others names an unknown potential {name!r}; there are {sorted(d.potentials)}"
+                "others", f"names an unknown potential {name!r}; there are {sorted(d.potentials)}"
             )
         if values.shape[1:] != d._part_shapes[name] or not values.ndim:
             raise ArgumentError(
-                f"others[{name!r}] must be [j, {', '.join(map(str, d._part_shapes[name]))}]. "
-                f"Got {list(values.shape)}"
+                f"others[{name!r}]",
+                f"must be [j, {', '.join(map(str, d._part_shapes[name]))}]. "
+                f"Got {list(values.shape)}",
             )
     if len({len(values) for values in others.values()}) != 1:
         raise ArgumentError(
-            "others must have values of the same number j of functions for each potential. "
-            f"Got {{{', '.join(f'{n}: {list(v.shape)}' for n, v in others.items())}}}"
+            "others",
+            "must have values of the same number j of functions for each potential. "
+            f"Got {{{', '.join(f'{n}: {list(v.shape)}' for n, v in others.items())}}}",
         )
 
 
@@ -206,4 +212,4 @@ def refuse_fractions(f: Function) -> None:
     """Raise unless all values of a function are integers."""
     for name, values in f.items():
         if values.is_complex() or bool((values.detach() != values.detach().round()).any()):
-            raise ArgumentError(f"f must have whole numbers. Got others among its {name!r}")
+            raise ArgumentError("f", f"must have whole numbers. Got others among its {name!r}")

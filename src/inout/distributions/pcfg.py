@@ -65,21 +65,23 @@ class PCFG(TreeDistribution):
         refuse_non_tensors(root=root, rules=rules, preterminals=preterminals)
         if root.ndim < 1 or preterminals.ndim < 2:
             raise ArgumentError(
+                None,
                 "root must be [.. nt] and preterminals [*b n pt]. "
-                f"Got {list(root.shape)} and {list(preterminals.shape)}"
+                f"Got {list(root.shape)} and {list(preterminals.shape)}",
             )
         nt, (n, pt) = root.shape[-1], preterminals.shape[-2:]
         batch_shape = preterminals.shape[:-2]
         if nt == 0 or pt == 0:
             raise ArgumentError(
-                f"there must be nonterminals and preterminals. Got nt = {nt}, pt = {pt}"
+                None, f"there must be nonterminals and preterminals. Got nt = {nt}, pt = {pt}"
             )
         for name, given, own in (("root", root, (nt,)), ("rules", rules, (nt, nt + pt, nt + pt))):
             wanted = (*batch_shape, *own)
             if given.shape[-len(own) :] != own or not broadcasts(given.shape, wanted):
                 raise ArgumentError(
-                    f"{name} must be {list(own)} or {list(wanted)} for {nt} nonterminals and {pt} "
-                    f"preterminals. Got {list(given.shape)}"
+                    name,
+                    f"must be {list(own)} or {list(wanted)} for {nt} nonterminals and {pt} "
+                    f"preterminals. Got {list(given.shape)}",
                 )
         self._set_shape(batch_shape, n, lengths, tier, preterminals.device)
         refuse_bad_values("root", root)
@@ -152,8 +154,9 @@ class PCFG(TreeDistribution):
         inner = event.where(place[:, None] != place, -1)
         if bool((inner >= nt).any()) or bool(((words >= 0) & (words < nt)).any()):
             raise ArgumentError(
-                f"spans of one word must have preterminals {nt}..{s - 1}, longer ones nonterminals "
-                f"0..{nt - 1}"
+                "event",
+                f": spans of one word must have preterminals {nt}..{s - 1}, longer ones "
+                f"nonterminals 0..{nt - 1}",
             )
         flat = event.flatten(-2)
         whole = (self.lengths - 1).clamp(min=0).expand(event.shape[:-2])[..., None]

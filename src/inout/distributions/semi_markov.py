@@ -73,12 +73,12 @@ class SemiMarkov(StructuredDistribution):
         refuse_non_tensors(log_potentials=log_potentials)
         shape = log_potentials.shape
         if len(shape) < 4 or shape[-1] != shape[-2]:
-            raise ArgumentError(f"log_potentials must be [*b n w s s]. Got {list(shape)}")
+            raise ArgumentError("log_potentials", f"must be [*b n w s s]. Got {list(shape)}")
         refuse_non_floats("log_potentials", log_potentials)
         batch_shape, (n, w, s) = shape[:-4], shape[-4:-1]
         if w == 0 or s == 0:
             raise ArgumentError(
-                f"log_potentials must have at least one width and one label. Got {list(shape)}"
+                "log_potentials", f"must have at least one width and one label. Got {list(shape)}"
             )
         self.tier = choose_tier(log_potentials.device, tier)
         self.lengths = checked_lengths(lengths, batch_shape, n, log_potentials.device)
@@ -129,9 +129,13 @@ class SemiMarkov(StructuredDistribution):
         before = torch.nn.functional.pad(last[..., :-1], (1, 0), value=-1) if n else labels
         widths = positions - before
         if bool((ends & (widths > w)).any()):
-            raise ArgumentError(f"segments must be at most {w} wide. Got {int(widths[ends].max())}")
+            raise ArgumentError(
+                "event", f": segments must be at most {w} wide. Got {int(widths[ends].max())}"
+            )
         if n and bool((last[..., -1] != self.lengths - 1).any()):
-            raise ArgumentError("an event must have a label at the last position of its sequence")
+            raise ArgumentError(
+                "event", ": an event must have a label at the last position of its sequence"
+            )
         previous = labels.gather(-1, before.clamp(min=0)).where(before >= 0, 0)
         place = ((positions * w + widths - 1) * s + previous) * s + labels
         return ends, place.where(ends, 0)

@@ -61,7 +61,7 @@ class SpanTree(TreeDistribution):
         shape = log_potentials.shape
         if len(shape) < 3 or shape[-3] != shape[-2] or shape[-1] == 0:
             raise ArgumentError(
-                f"log_potentials must be [*b n n s] with at least one label. Got {list(shape)}"
+                "log_potentials", f"must be [*b n n s] with at least one label. Got {list(shape)}"
             )
         self._set_shape(shape[:-3], shape[-2], lengths, tier, log_potentials.device)
         refuse_bad_values("log_potentials", log_potentials, self._spans[..., None])

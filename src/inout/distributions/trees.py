@@ -83,8 +83,9 @@ class TreeDistribution(StructuredDistribution):
         if not bool(good.all()):
             place = int((~good).nonzero()[0, 0])
             raise ArgumentError(
-                f"the labelled spans must form a binary tree over the element's length. "
-                f"Those of number {place} (of {len(good)}) do not"
+                "event",
+                f": the labelled spans must form a binary tree over the element's length. "
+                f"Those of number {place} (of {len(good)}) do not",
             )
         return event.long(), splits.reshape(event.shape)
 

@@ -140,14 +140,16 @@ class ContextTagger(BaseEstimator):  # type: ignore[misc]
         found = self.predict(X)
         if len(found) != len(y) or not len(y):
             raise ArgumentError(
+                None,
                 f"X and y must have the same number of sequences, at least one. Got {len(found)} "
-                f"and {len(y)}"
+                f"and {len(y)}",
             )
         for number, (labels, wanted) in enumerate(zip(found, y, strict=True)):
             if len(labels) != len(wanted):
                 raise ArgumentError(
-                    f"a sequence must have a label for each position: number {number} has "
-                    f"{len(labels)} positions and {len(wanted)} labels"
+                    "y",
+                    f": a sequence must have a label for each position: number {number} has "
+                    f"{len(labels)} positions and {len(wanted)} labels",
                 )
             yield np.array([a == b for a, b in zip(labels, wanted, strict=True)], dtype=np.bool_)
 
@@ -166,7 +168,7 @@ def _classes(y: Labels) -> dict[str, Hashable]:
     for label in {label: None for labels in y for label in labels}:
         if found.setdefault(str(label), label) != label:
             raise ArgumentError(
-                f"labels must differ as strings too. Got {found[str(label)]!r} and {label!r}"
+                "y", f": labels must differ as strings too. Got {found[str(label)]!r} and {label!r}"
             )
     return found
 

@@ -30,7 +30,7 @@ def as_item_values(
     if isinstance(f, Tensor):
         if f.shape != (forest.num_items,):
             raise ArgumentError(
-                f"f must have one value per item, [{forest.num_items}]. Got {list(f.shape)}"
+                "f", f"must have one value per item, [{forest.num_items}]. Got {list(f.shape)}"
             )
         return f.to(like)
     if isinstance(f, Mapping):
@@ -39,18 +39,18 @@ def as_item_values(
             values = _numbers(f"f[{name!r}]", f.get(name, torch.zeros_like(weights)), like)
             if values.shape != weights.shape:
                 raise ArgumentError(
-                    f"f[{name!r}] must have one value per fact, [{len(weights)}]. "
-                    f"Got {list(values.shape)}"
+                    f"f[{name!r}]",
+                    f"must have one value per fact, [{len(weights)}]. Got {list(values.shape)}",
                 )
             parts.append(values)
         if unknown := set(f) - set(forest.relations):
-            raise ArgumentError(f"f names relations that have no facts: {sorted(unknown)}")
+            raise ArgumentError("f", f"names relations that have no facts: {sorted(unknown)}")
         axioms = torch.cat(parts)[forest.axiom_rows.to(like.device)]
         return torch.nn.functional.pad(axioms, (0, forest.num_items - len(axioms)))
     if callable(f):
         return _numbers("what f gives", [f(label) for label in forest.labels], like)
     raise ArgumentError(
-        f"f must be a tensor, a mapping of relations or a function of a label. Got {type(f)}"
+        "f", f"must be a tensor, a mapping of relations or a function of a label. Got {type(f)}"
     )
 
 
@@ -60,7 +60,7 @@ def _numbers(name: str, values: Any, like: Tensor) -> Tensor:
         # Straight into the dtype of the weights: torch would make lists float32 on the way.
         return torch.as_tensor(values, dtype=like.dtype).to(like)
     except (TypeError, ValueError) as error:
-        raise ArgumentError(f"{name} must be numbers. Got {values!r:.80}") from error
+        raise ArgumentError(name, f"must be numbers. Got {values!r:.80}") from error
 
 
 def _for_each_goal(

@@ -60,7 +60,7 @@ class Forest:
     def __post_init__(self) -> None:
         devices = {name: weights.device for name, weights in self.relations.items()}
         if len(set(devices.values())) > 1:
-            raise ArgumentError(f"all log-weights must be on one device. Got {devices}")
+            raise ArgumentError(None, f"all log-weights must be on one device. Got {devices}")
         learned = any(weights.requires_grad for weights in self.relations.values())
         object.__setattr__(self, "_constants", None if learned else self._gathered())
 
@@ -121,13 +121,13 @@ class Forest:
     def with_tier(self, tier: Tier | None) -> Forest:
         """The same forest computed by "cpu", "gpu" or "reference" code (None: chosen by device)."""
         if tier not in (None, "cpu", "gpu", "reference"):
-            raise ArgumentError(f'tier must be "cpu", "gpu", "reference" or None. Got {tier!r}')
+            raise ArgumentError("tier", f'must be "cpu", "gpu", "reference" or None. Got {tier!r}')
         return replace(self, tier=tier)
 
     def _check_relation(self, name: str) -> None:
         if name not in self.relations:
             known = ", ".join(self.relations)
-            raise ArgumentError(f"no facts are called {name!r}; this forest has {known}")
+            raise ArgumentError("name", f": no facts are called {name!r}; this forest has {known}")
 
     def log_partition(self) -> Float[Tensor, "*g"]:
         """log Z: the log of the total weight of all derivations, -inf if there are none.

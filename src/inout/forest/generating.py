@@ -37,11 +37,11 @@ def item_values(forest: Forest, functions: Sequence[Any]) -> Inexact[Tensor, "k 
         values = values if _is_complex(f, values) else values.real
         if not bool(values.detach().isfinite().all()):
             raise ArgumentError(
-                f"function {number} must be finite. Got NaN or inf among its values"
+                "f", f": function {number} must be finite. Got NaN or inf among its values"
             )
         rows.append(values)
     if not rows:
-        raise ArgumentError("at least one function is needed. Got none")
+        raise ArgumentError("f", ": at least one function is needed. Got none")
     return torch.stack(rows)
 
 
@@ -160,7 +160,7 @@ def weighted_counts(
 def value_range(forest: Forest, values: Inexact[Tensor, " v"]) -> tuple[int, int]:
     """The least and the largest value of an integer-valued function over all derivations."""
     if values.is_complex() or bool((values.detach() != values.detach().round()).any()):
-        raise ArgumentError("f must have whole numbers. Got others among its values")
+        raise ArgumentError("f", "must have whole numbers. Got others among its values")
     dead = forest.item_weights.detach() == -torch.inf
     ends = []
     for sign in (-1.0, 1.0):

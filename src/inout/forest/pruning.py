@@ -49,7 +49,7 @@ def restrict(forest: Forest, keep: NDArray[np.bool_]) -> Forest:
 def prune(forest: Forest, threshold: float) -> Forest:
     """The forest of the edges with posterior of at least `threshold`; see `Forest.prune`."""
     if not 0 <= threshold <= 1:
-        raise ArgumentError(f"threshold must be a probability in [0, 1]. Got {threshold!r}")
+        raise ArgumentError("threshold", f"must be a probability in [0, 1]. Got {threshold!r}")
     with torch.no_grad():
         counts = forest._item_counts().double().cpu().numpy()
         shares = op.edge_probabilities(forest.arrays, forest.item_weights, forest.tier)

@@ -61,7 +61,7 @@ class Grammar:
         log_weights: torch.Tensor | NDArray[np.float64] | Sequence[float] | None = None,
     ) -> None:
         if not isinstance(start, str):
-            raise ArgumentError(f"must be a str. Got {start!r:.80}", argument="start")
+            raise ArgumentError("start", f"must be a str. Got {start!r:.80}")
         self._table = RuleTable.of(start, rules)
         # A copy: what the caller does to his weights afterwards is not seen here. What is no
         # tensor becomes one only when it is asked for: many uses of grammars need no torch.
@@ -93,7 +93,7 @@ class Grammar:
         "%start S\\nS -> S S [0.5]\\nS -> 'a' [0.5]\\n"
         """
         if not isinstance(text, str):
-            raise ArgumentError(f"must be a str. Got {type(text).__name__}", argument="text")
+            raise ArgumentError("text", f"must be a str. Got {type(text).__name__}")
         reading = formats.read(
             Source.of(text, source), format=format, start=start, duplicates=duplicates, log=log
         )
@@ -170,9 +170,7 @@ class Grammar:
         `.cfg` and `.pcfg` are NLTK's format, `.tsv` lines, `.gr` wsj, `.json` json.
         """
         if str(path).endswith(".xz"):
-            raise ArgumentError(
-                f"must not end in .xz: files are written plain. Got {path}", argument="path"
-            )
+            raise ArgumentError("path", f"must not end in .xz: files are written plain. Got {path}")
         chosen = formats.format_of_path(str(path)) if format is None else format
         write_text(path, self.to_text(chosen, log=log))
 
@@ -359,8 +357,9 @@ class Grammar:
         if not np.isfinite(log_z[0]):
             kind = "infinite" if log_z[0] > 0 else "zero"
             raise ArgumentError(
+                None,
                 f"the weights of the trees of {self.start} must have a finite, positive sum. "
-                f"Got a grammar where it is {kind}"
+                f"Got a grammar where it is {kind}",
             )
         proper = proper_log_weights(self._table, self.numpy_log_weights, log_z)
         seen = reachable(self._table, proper > -np.inf)
@@ -394,7 +393,7 @@ class Transformed:
         """The number that each rule had in the original; only rules that were kept have one."""
         if isinstance(self.transform, transforms.Selection):
             return self.transform.kept
-        raise ArgumentError("only the rules of trimmed() have numbers in the original")
+        raise ArgumentError(None, "only the rules of trimmed() have numbers in the original")
 
     @property
     def log_empty(self) -> float:
@@ -423,7 +422,7 @@ class Transformed:
         """
         if counts.shape != (len(self.grammar),):
             raise ArgumentError(
-                f"counts must have shape [{len(self.grammar)}]. Got {list(counts.shape)}"
+                "counts", f"must have shape [{len(self.grammar)}]. Got {list(counts.shape)}"
             )
         base = self.original.log_weights.detach().clone().requires_grad_()
         new = self.transform.log_weights(base)
@@ -460,7 +459,7 @@ class Transformed:
     def _rules(self, tree: Tree) -> list[int]:
         rules = rules_of(self.grammar.rules, tree)
         if rules is None:
-            raise ArgumentError("tree must be one by the rules of the transformed grammar")
+            raise ArgumentError("tree", "must be one by the rules of the transformed grammar")
         return rules
 
     def _tree(self, tree: Tree, rules: list[int]) -> Tree:

@@ -31,8 +31,8 @@ class Markovisation:
     def __post_init__(self) -> None:
         horizontal, vertical = self.horizontal, self.vertical
         if horizontal is not None and (not isinstance(horizontal, int) or horizontal < 0):
-            raise ArgumentError(f"horizontal must be 0 or more, or None. Got {horizontal!r}")
+            raise ArgumentError("horizontal", f"must be 0 or more, or None. Got {horizontal!r}")
         if not isinstance(vertical, int) or vertical < 1:
-            raise ArgumentError(f"vertical must be at least 1. Got {vertical!r}")
+            raise ArgumentError("vertical", f"must be at least 1. Got {vertical!r}")
         if self.direction not in ("right", "left"):
-            raise ArgumentError(f"direction must be 'right' or 'left'. Got {self.direction!r}")
+            raise ArgumentError("direction", f"must be 'right' or 'left'. Got {self.direction!r}")

@@ -91,8 +91,9 @@ def iterate_trees(
             used += 1
             if used > max_rules:
                 raise ArgumentError(
-                    f"max_rules must be larger for this grammar: a tree needs more than "
-                    f"{max_rules} rules, {expected(grammar).rules:.4g} are expected"
+                    "max_rules",
+                    f"must be larger for this grammar: a tree needs more than "
+                    f"{max_rules} rules, {expected(grammar).rules:.4g} are expected",
                 )
             below = []
             for symbol in right_sides[rule]:
@@ -123,6 +124,7 @@ def check_samplable(grammar: Grammar) -> None:
     found = consistency(grammar)
     if not found.proper:
         raise ArgumentError(
+            None,
             "the weights of the rules of each left side must sum to 1 to draw from them. "
             "Got a grammar where they do not",
             remedy=Remedy.NORMALISE,
@@ -130,19 +132,22 @@ def check_samplable(grammar: Grammar) -> None:
     if found.leaking:
         names = ", ".join(found.leaking[:5])
         raise ArgumentError(
+            None,
             f"every nonterminal that is met must have a finite tree. Got none for {names}",
             remedy=Remedy.NORMALISE,
         )
     if found.consistent is False:
         raise ArgumentError(
+            None,
             "the probabilities of all finite trees must sum to 1, or sampling may never end. "
             f"Got a spectral radius of {found.spectral_radius:.6g}, above 1",
             remedy=Remedy.NORMALISE,
         )
     if found.consistent is None or not np.isfinite(expected(grammar).rules):
         raise ArgumentError(
+            None,
             "the expected number of rules in a tree must be finite. Got a grammar where it is "
-            f"infinite (spectral radius {found.spectral_radius:.6g})"
+            f"infinite (spectral radius {found.spectral_radius:.6g})",
         )
 
 

@@ -49,7 +49,7 @@ class RuleTable(Sequence[Rule]):
             first = builder.add(lhs, rhs)
             if first is not None:
                 raise ArgumentError(
-                    f"rules must differ. Got {rule} as rule {first} and as rule {number}"
+                    "rules", f"must differ. Got {rule} as rule {first} and as rule {number}"
                 )
         return builder.table(start)
 
@@ -167,7 +167,9 @@ class TableBuilder:
         if isinstance(symbol, Terminal) and isinstance(symbol.text, str):
             return self.terminal(symbol.text)
         if not isinstance(symbol, str):
-            raise ArgumentError(f"a symbol must be a str or a Terminal. Got {symbol!r:.80}")
+            raise ArgumentError(
+                "rules", f": a symbol must be a str or a Terminal. Got {symbol!r:.80}"
+            )
         return self.nonterminal(symbol)
 
     def add(self, lhs: int, rhs: tuple[int, ...]) -> int | None:
@@ -253,7 +255,9 @@ def _frozen(array: _Array) -> _Array:
 
 def _name(rule: Rule) -> str:
     if not isinstance(rule, Rule) or not isinstance(rule.lhs, str):
-        raise ArgumentError(f"rules must be Rules whose lhs is a str. Got {rule!r:.80}")
+        raise ArgumentError("rules", f"must be Rules whose lhs is a str. Got {rule!r:.80}")
     if not isinstance(rule.rhs, tuple):
-        raise ArgumentError(f"the rhs of a rule must be a tuple of symbols. Got {rule.rhs!r:.80}")
+        raise ArgumentError(
+            "rules", f": the rhs of a rule must be a tuple of symbols. Got {rule.rhs!r:.80}"
+        )
     return rule.lhs

@@ -114,7 +114,7 @@ class Vocabulary:
         Threshold 0 keeps every word. One pass over the sentences.
         """
         if threshold < 0:
-            raise ArgumentError(f"threshold must be 0 or more. Got {threshold} instead")
+            raise ArgumentError("threshold", f"must be 0 or more. Got {threshold} instead")
         first: Counter[str] = Counter()
         later: Counter[str] = Counter()
         for sentence in sentences:
@@ -210,4 +210,6 @@ class Vocabulary:
             words, classes = frozenset(data["words"]), dict(data["classes"])
             return cls(words, classes, SignatureOptions(**options))
         except (KeyError, TypeError, ValueError) as error:
-            raise ArgumentError(f"this is not a description of a vocabulary: {error}") from error
+            raise ArgumentError(
+                "data", f": this is not a description of a vocabulary: {error}"
+            ) from error

@@ -33,7 +33,7 @@ def write_model(
     try:
         described = json.dumps({"version": version, **content})
     except (TypeError, ValueError) as error:
-        raise ArgumentError(f"training must be plain data to be written. {error}") from error
+        raise ArgumentError("training", f"must be plain data to be written. {error}") from error
     write_bytes(path, save(dict(arrays), {key: described}))
 
 

@@ -93,7 +93,7 @@ def parse_tagged(
     [2, 1]
     """
     if form not in ("features", "conll"):
-        raise ArgumentError(f'must be "features" or "conll". Got {form!r}', argument="form")
+        raise ArgumentError("form", f'must be "features" or "conll". Got {form!r}')
     made = _of_features if form == "features" else partial(_of_columns, columns or 1)
     block: list[tuple[int, str]] = []
     for number, line in enumerate(lines, 1):
@@ -124,14 +124,14 @@ def write_tagged(
     named = [[None] * len(positions) for positions in several] if labels is None else list(labels)
     if len(named) != len(several):
         raise ArgumentError(
-            f"must be those of {len(several):,} sequences. Got those of {len(named):,}",
-            argument="labels",
+            "labels", f"must be those of {len(several):,} sequences. Got those of {len(named):,}"
         )
     for k, (positions, tags) in enumerate(zip(several, named, strict=True)):
         if not positions or len(positions) != len(tags):
             raise ArgumentError(
-                "every sequence must have at least one position, and as many labels. Got "
-                f"{len(positions)} positions and {len(tags)} labels in sequence {k}"
+                "sequences",
+                ": every sequence must have at least one position, and as many labels. Got "
+                f"{len(positions)} positions and {len(tags)} labels in sequence {k}",
             )
         blocks.append("".join(map(_written, positions, tags)))
     write_text(path, "".join(f"{block}\n" for block in blocks))
@@ -239,7 +239,8 @@ def _written(position: Mapping[str, float] | Iterable[str], label: str | None) -
     for name, value in items:
         if not name or not math.isfinite(value):
             raise ArgumentError(
-                f"features must have a name and a finite value. Got {value} for {name!r}"
+                "sequences",
+                f": features must have a name and a finite value. Got {value} for {name!r}",
             )
         escaped = name.translate(_SPECIAL).replace(":", "\\:")
         fields.append(escaped if value == 1 else f"{escaped}:{float(value)!r}")
@@ -249,5 +250,5 @@ def _written(position: Mapping[str, float] | Iterable[str], label: str | None) -
 def written_label(label: str) -> str:
     """A label as it stands in a file."""
     if not label or " " in label:
-        raise ArgumentError(f"labels must have at least one letter and no spaces. Got {label!r}")
+        raise ArgumentError("labels", f"must have at least one letter and no spaces. Got {label!r}")
     return "\\?" if label == UNKNOWN else label.translate(_SPECIAL)

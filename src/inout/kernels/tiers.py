@@ -16,7 +16,7 @@ def choose_tier(device: torch.device, asked: str | None = None) -> Tier:
     compiled: Tier = "cpu" if device.type == "cpu" else "gpu"
     if asked not in (None, compiled, "reference"):
         raise ArgumentError(
-            f'tier must be "{compiled}" (for tensors on {device}), "reference" or None. '
-            f"Got {asked!r}"
+            "tier",
+            f'must be "{compiled}" (for tensors on {device}), "reference" or None. Got {asked!r}',
         )
     return "reference" if asked == "reference" else compiled

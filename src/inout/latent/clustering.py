@@ -52,10 +52,11 @@ def cluster_nodes(
     at_least("max_iterations", max_iterations, 0)
     if vectors.ndim != 2 or len(vectors) != len(trees.labels):
         raise ArgumentError(
-            f"vectors must be one for each of {len(trees.labels)} nodes. Got {list(vectors.shape)}"
+            "vectors",
+            f"must be one for each of {len(trees.labels)} nodes. Got {list(vectors.shape)}",
         )
     if not np.isfinite(vectors).all():
-        raise ArgumentError("vectors must be finite. Got NaN or infinity")
+        raise ArgumentError("vectors", "must be finite. Got NaN or infinity")
     found = np.zeros(len(trees.labels), np.int64)
     order = np.argsort(trees.labels, kind="stable")
     counts = np.bincount(trees.labels, minlength=len(layout.sizes))
@@ -77,20 +78,22 @@ def clustered_model(
     without nodes has the latter alone.
     """
     if not 0 <= smoothing <= 1:
-        raise ArgumentError(f"smoothing must be from 0 to 1. Got {smoothing!r:.80}")
+        raise ArgumentError("smoothing", f"must be from 0 to 1. Got {smoothing!r:.80}")
     start = treebank_model(trees, sizes)
     layout = start.layout
     if assignments.shape != trees.labels.shape or assignments.dtype.kind not in "iu":
         raise ArgumentError(
-            f"assignments must be one integer for each of {len(trees.labels)} nodes. "
-            f"Got {assignments.dtype} {list(assignments.shape)}"
+            "assignments",
+            f"must be one integer for each of {len(trees.labels)} nodes. "
+            f"Got {assignments.dtype} {list(assignments.shape)}",
         )
     bad = (assignments < 0) | (assignments >= layout.sizes[trees.labels])
     if bad.any():
         node = int(np.flatnonzero(bad)[0])
         raise ArgumentError(
-            f"assignments must be below the size of their nonterminal. Got {assignments[node]} "
-            f"for {layout.skeleton.nonterminals[trees.labels[node]]}"
+            "assignments",
+            f"must be below the size of their nonterminal. Got {assignments[node]} "
+            f"for {layout.skeleton.nonterminals[trees.labels[node]]}",
         )
     counts = np.bincount(_places(layout, trees, assignments), minlength=layout.size)
     groups = layout.distributions

@@ -35,9 +35,9 @@ class LatentGrammar:
 
     def __post_init__(self) -> None:
         if (self.skeletal.sizes != 1).any():
-            raise ArgumentError("skeletal must have one latent value for each nonterminal")
+            raise ArgumentError("skeletal", "must have one latent value for each nonterminal")
         if not self.skeletal.skeleton.same_as(self.model.skeleton):
-            raise ArgumentError("model and skeletal must have the same Skeleton")
+            raise ArgumentError(None, "model and skeletal must have the same Skeleton")
 
     def save(self, path: str | Path) -> None:
         """Write the grammar as safetensors, atomically."""
@@ -78,19 +78,19 @@ def _grammar(arrays: dict[str, NDArray[Any]], content: dict[str, Any]) -> Latent
     kinds |= {"sizes": np.int64, "binary": np.int32, "lexical": np.int32}
     for name, kind in kinds.items():
         if arrays[name].dtype != kind:
-            raise ArgumentError(f"{name} must be {kind.__name__}. Got {arrays[name].dtype}")
+            raise ArgumentError(name, f"must be {kind.__name__}. Got {arrays[name].dtype}")
     for name in ("nonterminals", "words"):
         if not isinstance(content[name], list) or not all(
             isinstance(x, str) for x in content[name]
         ):
-            raise ArgumentError(f"{name} must be a list of strings")
+            raise ArgumentError(name, "must be a list of strings")
     if not isinstance(content["training"], dict):
-        raise ArgumentError("training must be an object")
+        raise ArgumentError("training", "must be an object")
     names, words = tuple(content["nonterminals"]), tuple(content["words"])
     skeleton = Skeleton(names, words, arrays["binary"], arrays["lexical"])
     sizes = arrays["sizes"]
     if sizes.shape != (len(names),):
-        raise ArgumentError(f"sizes must be [{len(names)}]. Got {list(sizes.shape)}")
+        raise ArgumentError("sizes", f"must be [{len(names)}]. Got {list(sizes.shape)}")
     return LatentGrammar(
         LPCFG(Layout(skeleton, sizes), arrays["parameters"]),
         LPCFG(Layout(skeleton, 1), arrays["skeletal"]),

@@ -79,8 +79,9 @@ def chart_of_sentence(layout: Layout, words: Sequence[int], allowed: Mask | None
     item_symbols, spans, heads, group_rules, ends, lefts, rights = found
     if len(lefts) == MOST_EDGES:
         raise ChartTooLargeError(
-            f"the chart of a sentence of {n} words has more than {MOST_EDGES:,} edges; a larger "
-            "threshold leaves fewer"
+            "words",
+            f": the chart of a sentence of {n} words has more than {MOST_EDGES:,} edges; a larger "
+            "threshold leaves fewer",
         )
     roots = np.flatnonzero((spans[:, 0] == 0) & (spans[:, 1] == n))
     graph = BlockGraph(

@@ -41,8 +41,9 @@ class Layout:
         fits = given.dtype.kind in "iu" and given.shape in ((), (count,))
         if not fits or (given < 1).any() or (given > MOST_VALUES).any():
             raise ArgumentError(
-                f"sizes must be an integer from 1 to {MOST_VALUES}, or one for each of the {count} "
-                f"nonterminals. Got {given.tolist()!r:.80}"
+                "sizes",
+                f"must be an integer from 1 to {MOST_VALUES}, or one for each of the {count} "
+                f"nonterminals. Got {given.tolist()!r:.80}",
             )
         object.__setattr__(self, "skeleton", skeleton)
         object.__setattr__(self, "sizes", np.broadcast_to(given, (count,)).copy())

@@ -47,10 +47,10 @@ class LPCFG:
     def __post_init__(self) -> None:
         if self.parameters.shape != (self.layout.size,):
             raise ArgumentError(
-                f"parameters must be [{self.layout.size}]. Got {list(self.parameters.shape)}"
+                "parameters", f"must be [{self.layout.size}]. Got {list(self.parameters.shape)}"
             )
         if not np.isfinite(self.parameters).all():
-            raise ArgumentError("parameters must be finite. Got NaN or infinity")
+            raise ArgumentError("parameters", "must be finite. Got NaN or infinity")
 
     @property
     def skeleton(self) -> Skeleton:
@@ -104,9 +104,10 @@ class LPCFG:
         if not self.is_nonnegative:
             place = int(np.flatnonzero(self.parameters < 0)[0])
             raise ArgumentError(
-                "parameters must not be negative to be trained or to have logs. "
+                "parameters",
+                "must not be negative to be trained or to have logs. "
                 f"Got {self.parameters[place]} at {place} (`inout.latent.clustered_model` starts "
-                "EM from a spectral solution)"
+                "EM from a spectral solution)",
             )
         zero = np.full(self.layout.size, -np.inf)
         return torch.from_numpy(np.log(self.parameters, out=zero, where=self.parameters > 0))
@@ -147,8 +148,9 @@ class LPCFG:
             return SkeletalTrees.of(trees, self.skeleton)
         if not trees.skeleton.same_as(self.skeleton):
             raise ArgumentError(
-                "trees must be over the skeleton of the model. Got others "
-                "(`SkeletalTrees.of(trees, model.skeleton)` makes them so)"
+                "trees",
+                "must be over the skeleton of the model. Got others "
+                "(`SkeletalTrees.of(trees, model.skeleton)` makes them so)",
             )
         return trees
 

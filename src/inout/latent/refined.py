@@ -28,9 +28,9 @@ def refined_grammar(model: LPCFG, start: str = "TOP") -> Grammar:
     S -> A_0 A_1 [1]
     """
     if not model.is_nonnegative:
-        raise ArgumentError("model must have no negative parameters to be an ordinary grammar")
+        raise ArgumentError("model", "must have no negative parameters to be an ordinary grammar")
     if start in model.skeleton.nonterminals:
-        raise ArgumentError(f"start must not be a nonterminal of the model. Got {start!r}")
+        raise ArgumentError("start", f"must not be a nonterminal of the model. Got {start!r}")
     layout, skeleton = model.layout, model.skeleton
     names = [
         [name] if size == 1 else [f"{name}_{h}" for h in range(size)]
@@ -39,7 +39,9 @@ def refined_grammar(model: LPCFG, start: str = "TOP") -> Grammar:
     every = [start, *(name for group in names for name in group)]
     if len(set(every)) < len(every):
         name = next(name for name in every if every.count(name) > 1)
-        raise ArgumentError(f"the refined symbols must have different names. Got {name} twice")
+        raise ArgumentError(
+            "model", f": the refined symbols must have different names. Got {name} twice"
+        )
     parameters, rules = model.parameters, list[Rule]()
     for a, group in enumerate(names):
         for (h,) in np.argwhere(layout.root(parameters, a) > 0).tolist():

@@ -49,8 +49,9 @@ def sample_trees(
         count += len(states)
         if count > max_nodes:
             raise ArgumentError(
-                f"max_nodes must be larger, or the grammar one whose trees end. Got {n} trees "
-                f"with more than {max_nodes} nodes, {len(states)} of them without children yet"
+                "max_nodes",
+                f"must be larger, or the grammar one whose trees end. Got {n} trees "
+                f"with more than {max_nodes} nodes, {len(states)} of them without children yet",
             )
         level, labels, states = choices.level(labels, states, source)
         levels.append(level)
@@ -72,7 +73,7 @@ class _Choices:
     def __init__(self, layout: Layout, parameters: Vector) -> None:
         if not (parameters >= 0).all():
             raise ArgumentError(
-                "parameters must not be negative to draw from them. Got a model where one is"
+                "parameters", "must not be negative to draw from them. Got a model where one is"
             )
         self.layout = layout
         groups = layout.distributions
@@ -86,8 +87,9 @@ class _Choices:
         bad = (np.abs(totals - 1.0) > _ROUNDING) & (totals > 0)
         if bad.any():
             raise ArgumentError(
-                "each distribution must sum to 1 to be drawn from. "
-                f"Got {totals[bad][0]:.6g} for {self._name(int(np.flatnonzero(bad)[0]))}"
+                "parameters",
+                ": each distribution must sum to 1 to be drawn from. "
+                f"Got {totals[bad][0]:.6g} for {self._name(int(np.flatnonzero(bad)[0]))}",
             )
 
     def drawn(self, states: Numbers, generator: torch.Generator) -> Numbers:
@@ -96,7 +98,9 @@ class _Choices:
         empty = highs <= lows
         if empty.any():
             name = self._name(int(states[empty][0]))
-            raise ArgumentError(f"every value that is met must have rules. Got none for {name}")
+            raise ArgumentError(
+                "parameters", f": every value that is met must have rules. Got none for {name}"
+            )
         shape = (len(states),)
         uniform = torch.rand(
             shape, generator=generator, dtype=torch.float64, device=generator.device

@@ -36,7 +36,7 @@ class Skeleton:
         _check("lexical", self.lexical, [len(self.nonterminals), len(self.words)])
         for name in ("nonterminals", "words"):
             if len(set(getattr(self, name))) < len(getattr(self, name)):
-                raise ArgumentError(f"{name} must differ")
+                raise ArgumentError(name, "must differ")
 
     @staticmethod
     def of(binary: Iterable[tuple[str, str, str]], lexical: Iterable[tuple[str, str]]) -> Skeleton:
@@ -108,9 +108,9 @@ def _sorted(rows: Sequence[tuple[int, ...]], width: int) -> Integers:
 
 def _check(name: str, rules: Integers, sizes: list[int]) -> None:
     if rules.ndim != 2 or rules.shape[1] != len(sizes):
-        raise ArgumentError(f"{name} must be [rules {len(sizes)}]. Got {list(rules.shape)}")
+        raise ArgumentError(name, f"must be [rules {len(sizes)}]. Got {list(rules.shape)}")
     if len(rules) and ((rules < 0).any() or (rules >= sizes).any()):
-        raise ArgumentError(f"{name} must hold numbers of symbols. Got one that is out of range")
+        raise ArgumentError(name, "must hold numbers of symbols. Got one that is out of range")
     rows = list(map(tuple, rules.tolist()))
     if any(a >= b for a, b in pairwise(rows)):
-        raise ArgumentError(f"{name} must be sorted, and rules must differ")
+        raise ArgumentError(name, "must be sorted, and rules must differ")

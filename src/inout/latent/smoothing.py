@@ -24,12 +24,13 @@ def smoothed(model: LPCFG, *, share: float = 0.01, lexical: float = 0.1) -> LPCF
     """
     if not model.is_nonnegative:
         raise ArgumentError(
-            "model must have no negative parameters, whose distributions have no sums to keep. "
-            "Got one that has, as spectral learning makes them"
+            "model",
+            "must have no negative parameters, whose distributions have no sums to keep. "
+            "Got one that has, as spectral learning makes them",
         )
     for name, value in (("share", share), ("lexical", lexical)):
         if not 0 <= value <= 1:
-            raise ArgumentError(f"{name} must be from 0 to 1. Got {value!r:.80}")
+            raise ArgumentError(name, f"must be from 0 to 1. Got {value!r:.80}")
     layout, found = model.layout, model.parameters.copy()
     parts = [(layout.lexical(found, rule), lexical) for rule in range(len(layout.skeleton.lexical))]
     parts += [(layout.block(found, rule), share) for rule in range(len(layout.skeleton.binary))]

@@ -99,19 +99,21 @@ def split(
     """
     source = checked_generator(generator)
     if not 0 <= noise < 1:
-        raise ArgumentError(f"noise must be at least 0 and below 1. Got {noise!r:.80}")
+        raise ArgumentError("noise", f"must be at least 0 and below 1. Got {noise!r:.80}")
     if noise > 0 and not model.is_nonnegative:
         raise ArgumentError(
-            "model must have no negative parameters, whose distributions have no sums to keep. "
-            "Got one that has, as spectral learning makes them"
+            "model",
+            "must have no negative parameters, whose distributions have no sums to keep. "
+            "Got one that has, as spectral learning makes them",
         )
     old = model.layout
     layout = Layout(old.skeleton, 2 * old.sizes if sizes is None else sizes)
     if (layout.sizes < old.sizes).any():
         a = int(np.flatnonzero(layout.sizes < old.sizes)[0])
         raise ArgumentError(
-            f"sizes must be at least those of the model. Got {layout.sizes[a]} for "
-            f"{old.skeleton.nonterminals[a]}, which has {old.sizes[a]}"
+            "sizes",
+            f"must be at least those of the model. Got {layout.sizes[a]} for "
+            f"{old.skeleton.nonterminals[a]}, which has {old.sizes[a]}",
         )
     copies = [
         np.arange(new) % size

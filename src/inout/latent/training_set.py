@@ -47,7 +47,7 @@ class TrainingSet:
         """
         made = list(skeletal_trees(trees, markovisation))
         if not made:
-            raise ArgumentError("trees must hold at least one tree with words. Got none")
+            raise ArgumentError("trees", "must hold at least one tree with words. Got none")
         replaced, vocabulary = with_classes(made, threshold=unknown_threshold)
         return TrainingSet(SkeletalTrees.of(replaced), vocabulary)
 

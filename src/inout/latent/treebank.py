@@ -43,7 +43,7 @@ def skeletal_tree(tree: Tree, markovisation: Markovisation = FORGETFUL) -> Tree 
     A plus in a label of the treebank is written as a full-width one (`P＋D`) until the way back.
     """
     if not markovisation.binary:
-        raise ArgumentError("markovisation must be binary: latent models know no longer rules")
+        raise ArgumentError("markovisation", "must be binary: latent models know no longer rules")
     cleaned = clean(tree, root=ROOT)
     if cleaned is None:
         return None
@@ -67,7 +67,7 @@ def skeletal_trees(
 ) -> Iterator[Tree]:
     """`skeletal_tree` of each tree that has words."""
     if hasattr(trees, "label"):
-        raise ArgumentError("trees must be several trees. Got one; put it in a list")
+        raise ArgumentError("trees", "must be several trees. Got one; put it in a list")
     for tree in trees:
         made = skeletal_tree(tree, markovisation)
         if made is not None:

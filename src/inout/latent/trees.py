@@ -47,7 +47,7 @@ class SkeletalTrees:
         A tree that is not skeletal, or uses a rule that the skeleton lacks, raises ArgumentError.
         """
         if hasattr(trees, "label"):
-            raise ArgumentError("trees must be several trees. Got one; put it in a list")
+            raise ArgumentError("trees", "must be several trees. Got one; put it in a list")
         rows: list[tuple[str, ...]] = []
         offsets = [0]
         for number, tree in enumerate(trees):
@@ -136,7 +136,7 @@ class SkeletalTrees:
         """These trees alone, in this order, over the same skeleton."""
         chosen = np.asarray(numbers, np.int64)
         if ((chosen < 0) | (chosen >= len(self))).any():
-            raise ArgumentError(f"numbers must be from 0 to {len(self) - 1}. Got others")
+            raise ArgumentError("numbers", f"must be from 0 to {len(self) - 1}. Got others")
         sizes = np.diff(self.offsets)[chosen]
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
         shift = np.repeat(self.offsets[chosen] - offsets[:-1], sizes)
@@ -154,7 +154,7 @@ class SkeletalTrees:
     def tree(self, number: int) -> Tree:
         """One of the trees, for people."""
         if not 0 <= number < len(self):
-            raise ArgumentError(f"number must be from 0 to {len(self) - 1}. Got {number}")
+            raise ArgumentError("number", f"must be from 0 to {len(self) - 1}. Got {number}")
         names, words = self.skeleton.nonterminals, self.skeleton.words
         make, built = nltk_tree(), dict[int, Tree]()
         for v in range(self.offsets[number + 1] - 1, self.offsets[number] - 1, -1):
@@ -175,7 +175,9 @@ def _rules_of(tree: Tree, number: int) -> Iterator[tuple[str, ...]]:
     while stack:
         node = stack.pop()
         if not isinstance(node, Tree):
-            raise ArgumentError(f"tree {number} must have a tag above every word. Got {node!r:.80}")
+            raise ArgumentError(
+                "trees", f": tree {number} must have a tag above every word. Got {node!r:.80}"
+            )
         children = list(node)
         if len(children) == 1 and isinstance(children[0], str):
             yield node.label(), children[0]
@@ -184,9 +186,10 @@ def _rules_of(tree: Tree, number: int) -> Iterator[tuple[str, ...]]:
             stack.extend(reversed(children))
         else:
             raise ArgumentError(
-                f"tree {number} must be skeletal: two subtrees or one word under each node. "
+                "trees",
+                f": tree {number} must be skeletal: two subtrees or one word under each node. "
                 f"Got {len(children)} children of {node.label()!r} (`inout.latent.skeletal_tree` "
-                "collapses and binarises; a tag has one word)"
+                "collapses and binarises; a tag has one word)",
             )
 
 
@@ -203,7 +206,7 @@ def _numbers(rows: list[tuple[str, ...]], skeleton: Skeleton) -> tuple[Numbers, 
             rule = skeleton.lexical_numbers.get((a, words.get(row[1], -1)))
         if rule is None:
             shown = f"{row[0]} -> {' '.join(row[1:])}"
-            raise ArgumentError(f"trees must have rules of the skeleton. Got {shown}")
+            raise ArgumentError("trees", f"must have rules of the skeleton. Got {shown}")
         known[row] = a, rule
     found = np.array([known[row] for row in rows], np.int64).reshape(len(rows), 2)
     return found[:, 0].copy(), found[:, 1].copy()

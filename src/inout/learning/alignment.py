@@ -114,12 +114,13 @@ def fit_alignment(
     """
     if strategy not in get_args(Strategy):
         raise ArgumentError(
-            f"strategy must be one of {', '.join(get_args(Strategy))}. Got {strategy!r}"
+            "strategy", f"must be one of {', '.join(get_args(Strategy))}. Got {strategy!r}"
         )
     if not inputs or len(inputs) != len(outputs):
         raise ArgumentError(
+            None,
             f"there must be an output for each of one or more inputs. "
-            f"Got {len(inputs)} inputs and {len(outputs)} outputs"
+            f"Got {len(inputs)} inputs and {len(outputs)} outputs",
         )
     descent = Descent(epochs=epochs, step=step, delta=delta, least=least)
     source = generator_or_fixed(generator)

@@ -24,41 +24,42 @@ def checked_corpus(corpus: Any) -> Sized:
     # What has a length and no items, as `SkeletalTrees`, is its model's to go through.
     if isinstance(corpus, Iterable) or not isinstance(corpus, Sized):
         if isinstance(corpus, str | bytes | Mapping) or not isinstance(corpus, Iterable):
-            raise ArgumentError(f"corpus must be a sequence of sentences. Got {corpus!r:.80}")
+            raise ArgumentError("corpus", f"must be a sequence of sentences. Got {corpus!r:.80}")
         if not (hasattr(corpus, "__len__") and hasattr(corpus, "__getitem__")):
             sentences = list(corpus)
     if not len(sentences):
-        raise ArgumentError("corpus must have at least one sentence. Got none")
+        raise ArgumentError("corpus", "must have at least one sentence. Got none")
     return sentences  # type: ignore[no-any-return]
 
 
-def checked_array(values: Any, wanted: str) -> NDArray[np.float64]:
-    """A float64 copy of numbers of any kind; `wanted` begins the message for anything else."""
+def checked_array(name: str, values: Any, wanted: str) -> NDArray[np.float64]:
+    """A float64 copy of numbers of any kind; anything else is refused, by that name."""
     if isinstance(values, Tensor):
         values = values.detach().cpu().numpy()
     try:
         return np.array(values, np.float64)
     except (TypeError, ValueError):
-        raise ArgumentError(f"{wanted}. Got {values!r:.80}") from None
+        raise ArgumentError(name, f"{wanted}. Got {values!r:.80}") from None
 
 
 def checked_frequencies(frequencies: Any, size: int) -> Float[np.ndarray, " b"]:
     """How often each sentence occurs, as an array; once each if None."""
     if frequencies is None:
         return np.ones(size)
-    array = checked_array(frequencies, "frequencies must be numbers")
+    array = checked_array("frequencies", frequencies, "must be numbers")
     if array.shape != (size,):
         raise ArgumentError(
-            f"frequencies must be one number for each of {size} sentences. Got {list(array.shape)}"
+            "frequencies",
+            f"must be one number for each of {size} sentences. Got {list(array.shape)}",
         )
     bad = ~(np.isfinite(array) & (array >= 0))
     if bad.any():
         place = int(np.flatnonzero(bad)[0])
         raise ArgumentError(
-            f"frequencies must be finite and at least 0. Got {array[place]} at {place}"
+            "frequencies", f"must be finite and at least 0. Got {array[place]} at {place}"
         )
     if not array.any():
-        raise ArgumentError("frequencies must not all be 0")
+        raise ArgumentError("frequencies", "must not all be 0")
     return array
 
 
@@ -67,14 +68,16 @@ def checked_starts(
 ) -> list[Float[np.ndarray, " p"]]:
     """The log-weights of each further starting point; `same_zeros`: as those of the model."""
     if isinstance(starts, Tensor | str | Mapping) or not isinstance(starts, Sequence):
-        raise ArgumentError(f"starts must be a list of log-weights or models. Got {starts!r:.80}")
+        raise ArgumentError(
+            "starts", f"must be a list of log-weights or models. Got {starts!r:.80}"
+        )
     size, found = len(parameters.log_weights), []
     for number, start in enumerate(starts):
         name = f"starts[{number}]"
         weights = as_array(name, getattr(start, "log_weights", start), size)
         # Densities over different sets of parameters cannot be compared.
         if same_zeros and not np.array_equal(weights == -np.inf, parameters.log_weights == -np.inf):
-            raise ArgumentError(f"{name} must have its zeros where the model has them")
+            raise ArgumentError(name, "must have its zeros where the model has them")
         found.append(weights)
     return found
 
@@ -85,7 +88,7 @@ def checked_number(name: str, value: Any, least: float, *, above: bool = False) 
     number = float(value) if fine else math.nan
     if not (math.isfinite(number) and (number > least if above else number >= least)):
         wanted = "above" if above else "of at least"
-        raise ArgumentError(f"{name} must be a finite number {wanted} {least:g}. Got {value!r:.80}")
+        raise ArgumentError(name, f"must be a finite number {wanted} {least:g}. Got {value!r:.80}")
     return number
 
 
@@ -97,4 +100,4 @@ def generator_or_fixed(generator: Any) -> torch.Generator:
 def checked_progress(progress: Any) -> None:
     """Refuse a `progress` that is neither a flag nor a function."""
     if not (isinstance(progress, bool) or callable(progress)):
-        raise ArgumentError(f"progress must be True, False or a function. Got {progress!r:.80}")
+        raise ArgumentError("progress", f"must be True, False or a function. Got {progress!r:.80}")

@@ -81,9 +81,9 @@ class Checkpoint:
         content, tensors = _read(self.path)
         if content.get("kind") != self.kind:
             raise ArgumentError(
+                "checkpoint",
                 f"must be one of {self.kind}. "
                 f"Got {self.path}, which is one of {content.get('kind')}",
-                argument="checkpoint",
             )
         before = content.get("identity", {})
         changed = [
@@ -93,8 +93,8 @@ class Checkpoint:
         ]
         if changed:
             raise ArgumentError(
+                "checkpoint",
                 f"must be of the same run. Got {self.path}, where {'; '.join(changed)}",
-                argument="checkpoint",
             )
         return _unpacked(content["state"], tensors)
 

@@ -93,11 +93,11 @@ def fit_conditional(
     conditional random field parsing" (2008), for grammars.
     """
     if not callable(log_partition):
-        raise ArgumentError(f"log_partition must be a function. Got {log_partition!r:.80}")
+        raise ArgumentError("log_partition", f"must be a function. Got {log_partition!r:.80}")
     counts = _checked_observed(observed)
     weights = as_log_weights("initial", initial, len(counts)).detach().cpu().double().clone()
     if method not in ("lbfgs", "adam"):
-        raise ArgumentError(f"method must be lbfgs or adam. Got {method!r:.80}")
+        raise ArgumentError("method", f"must be lbfgs or adam. Got {method!r:.80}")
     problem = _Problem(
         log_partition=log_partition,
         observed=counts,
@@ -109,14 +109,14 @@ def fit_conditional(
     if bool((counts[~problem.free] != 0).any()):
         place = int((~problem.free & (counts != 0)).nonzero()[0, 0])
         raise ArgumentError(
-            f"initial must be finite where something was observed. Got -inf at {place}"
+            "initial", f"must be finite where something was observed. Got -inf at {place}"
         )
     rate = checked_number("learning_rate", learning_rate, 0.0, above=True)
     tolerance = checked_number("tolerance", tolerance, 0.0)
     max_iterations = at_least("max_iterations", max_iterations, 0)
     checked_progress(progress)
     if resume and checkpoint is None:
-        raise ArgumentError("resume needs a checkpoint. Got checkpoint=None")
+        raise ArgumentError("resume", "needs a checkpoint. Got checkpoint=None")
     kept = state = None
     if checkpoint is not None:
         identity = {
@@ -170,7 +170,7 @@ class _Problem:
         with torch.enable_grad():
             log_z = self.log_partition(self.full(free))
             if log_z.ndim != 1:
-                raise ArgumentError(f"log_partition must give [b]. Got {list(log_z.shape)}")
+                raise ArgumentError("log_partition", f"must give [b]. Got {list(log_z.shape)}")
             bad = ~log_z.isfinite()
             if bool(bad.any()):
                 place = int(bad.nonzero()[0, 0])
@@ -199,8 +199,9 @@ class _Problem:
         assert self.frequencies is not None
         if self.frequencies.shape != log_z.shape:
             raise ArgumentError(
-                f"frequencies must be one number for each of {len(log_z)} sentences. "
-                f"Got {list(self.frequencies.shape)}"
+                "frequencies",
+                f"must be one number for each of {len(log_z)} sentences. "
+                f"Got {list(self.frequencies.shape)}",
             )
         return self.frequencies.to(log_z.device, log_z.dtype)
 
@@ -353,16 +354,16 @@ def _as_tensor(name: str, values: Numbers) -> Tensor:
     try:
         size = len(values)
     except TypeError:
-        raise ArgumentError(f"{name} must be numbers [b]. Got {values!r:.80}") from None
+        raise ArgumentError(name, f"must be numbers [b]. Got {values!r:.80}") from None
     array: Tensor = torch.from_numpy(checked_frequencies(values, size))
     return array
 
 
 def _checked_observed(observed: Numbers) -> Float[Tensor, " p"]:
-    array = checked_array(observed, "observed must be numbers [p]")
+    array = checked_array("observed", observed, "must be numbers [p]")
     if array.ndim != 1 or not array.size:
-        raise ArgumentError(f"observed must be [p], at least one. Got {list(array.shape)}")
+        raise ArgumentError("observed", f"must be [p], at least one. Got {list(array.shape)}")
     if not np.isfinite(array).all():
         place = int(np.flatnonzero(~np.isfinite(array))[0])
-        raise ArgumentError(f"observed must be finite. Got {array[place]} at {place}")
+        raise ArgumentError("observed", f"must be finite. Got {array[place]} at {place}")
     return torch.from_numpy(array)

@@ -134,7 +134,8 @@ def fit_lbfgs(training: Training, l2: float) -> ContextModel:
     """In each epoch contexts are selected, then the weights are optimised with these contexts."""
     if training.model.escape == -np.inf:
         raise ArgumentError(
-            "lbfgs needs contexts that cover everything: a beam must learn_escape for it"
+            "learn_escape",
+            "must be True for lbfgs with a beam: it needs contexts that cover everything",
         )
     for epoch in range(training.epochs):
         model = training.model

@@ -65,7 +65,7 @@ def fit_context_hidden_markov(
     tensor([1, 2, 0])
     """
     if not isinstance(model, ContextHiddenMarkovModel):
-        raise ArgumentError(f"model must be a ContextHiddenMarkovModel. Got {model!r:.80}")
+        raise ArgumentError("model", f"must be a ContextHiddenMarkovModel. Got {model!r:.80}")
     sequences: Any = checked_corpus(corpus)
     iterations = at_least("iterations", iterations, 0)
     smoothing = checked_number("smoothing", smoothing, 0.0)

@@ -76,7 +76,7 @@ def fit_contexts(
     Steinhardt & Liang (2015), section 5.
     """
     if method not in ("adagrad", "lbfgs"):
-        raise ArgumentError(f"method must be adagrad or lbfgs. Got {method!r:.80}")
+        raise ArgumentError("method", f"must be adagrad or lbfgs. Got {method!r:.80}")
     labels = _checked_labels(sequences, tags)
     functions = checked_features(history_features)
     order, size = at_least("order", order, 1), at_least("size", size, 0)
@@ -101,7 +101,7 @@ def fit_contexts(
     l2 = checked_number("l2", l2, 0.0)
     if method == "adagrad":
         if l2:
-            raise ArgumentError(f"l2 is for lbfgs. Got {l2}")
+            raise ArgumentError("l2", f"is for lbfgs. Got {l2}")
         step = checked_number("step", step, 0.0, above=True)
         return training.adagrad(step, checked_number("delta", delta, 0.0, above=True))
     return fit_lbfgs(training, l2)
@@ -111,20 +111,21 @@ def _checked_labels(sequences: Sequences, tags: Sequence[Sequence[str]]) -> list
     """All labels, in order, of data in which every position has one."""
     if len(sequences) != len(tags):
         raise ArgumentError(
-            f"tags must be one list for each of {len(sequences)} sequences. Got {len(tags)}"
+            "tags", f"must be one list for each of {len(sequences)} sequences. Got {len(tags)}"
         )
     if not len(sequences):
-        raise ArgumentError("sequences must not be empty")
+        raise ArgumentError("sequences", "must not be empty")
     for number, (sequence, own) in enumerate(zip(sequences, tags, strict=True)):
         if len(sequence) != len(own):
             raise ArgumentError(
-                f"a sequence must have a tag for each position: number {number} has "
-                f"{len(sequence)} positions and {len(own)} tags"
+                "tags",
+                f": a sequence must have a tag for each position: number {number} has "
+                f"{len(sequence)} positions and {len(own)} tags",
             )
     found = {label for one in tags for label in one}
     for label in found:
         if not isinstance(label, str):
-            raise ArgumentError(f"tags must be strings. Got {label!r:.80}")
+            raise ArgumentError("tags", f"must be strings. Got {label!r:.80}")
     return sorted(found)
 
 
@@ -135,5 +136,5 @@ def _checked_memory(
     if memory == "order":
         return None if beam else max(order - 1, *(one.length for one in functions), 1)
     if isinstance(memory, str):
-        raise ArgumentError(f"memory must be a number, None or 'order'. Got {memory!r:.80}")
+        raise ArgumentError("memory", f"must be a number, None or 'order'. Got {memory!r:.80}")
     return None if memory is None else at_least("memory", memory, 0)

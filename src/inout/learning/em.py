@@ -128,7 +128,7 @@ def em(
     sentences = checked_corpus(corpus)
     size = len(parameters.log_weights)
     if prior is not None and not isinstance(prior, Additive | Dirichlet):
-        raise ArgumentError(f"prior must be Additive, Dirichlet or None. Got {prior!r:.80}")
+        raise ArgumentError("prior", f"must be Additive, Dirichlet or None. Got {prior!r:.80}")
     pseudo_counts = np.zeros(size) if prior is None else prior.pseudo_counts(size)
     restarts = at_least("restarts", restarts, 0)
     settings = _Settings(
@@ -145,7 +145,7 @@ def em(
     checked_generator(generator)
     checked_progress(progress)
     if resume and checkpoint is None:
-        raise ArgumentError("resume needs a checkpoint. Got checkpoint=None")
+        raise ArgumentError("resume", "needs a checkpoint. Got checkpoint=None")
     kept = state = None
     if checkpoint is not None:
         identity = settings.identity(model, sentences)
@@ -403,9 +403,9 @@ class _Training:
             same = any(now is not None and old is not None and now.equal(old) for old in known)
             if not (same or self.settings.own_generator):
                 raise ArgumentError(
+                    "checkpoint",
                     "must be of the same run. Got one where the generator had another state "
                     "(another seed?)",
-                    argument="checkpoint",
                 )
             self.first_generator_state = state["first_generator_state"]
             generator.set_state(state["generator_state"])

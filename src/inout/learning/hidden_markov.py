@@ -54,14 +54,14 @@ class HiddenMarkovModel:
         given = {"initial": initial, "transition": transition, "emission": emission}
         for name, part in given.items():
             if not isinstance(part, Tensor):
-                raise ArgumentError(f"{name} must be a tensor. Got {part!r:.80}")
+                raise ArgumentError(name, f"must be a tensor. Got {part!r:.80}")
             refuse_bad_values(name, part)
         if emission.ndim != 2 or 0 in emission.shape:
-            raise ArgumentError(f"emission must be [s v]. Got {list(emission.shape)}")
+            raise ArgumentError("emission", f"must be [s v]. Got {list(emission.shape)}")
         s = emission.shape[0]
         for name, wanted in (("initial", (s,)), ("transition", (s, s))):
             if given[name].shape != wanted:
-                raise ArgumentError(f"{name} must be {list(wanted)}. Got {list(given[name].shape)}")
+                raise ArgumentError(name, f"must be {list(wanted)}. Got {list(given[name].shape)}")
         self._initial, self._transition, self._emission = (
             part.to(torch.float64, copy=True) for part in given.values()
         )
@@ -186,14 +186,14 @@ class HiddenMarkovModel:
         for name, part in zip(("initial", "transition", "emission"), parts, strict=True):
             total = part.detach().exp().sum(-1)
             if not bool(((total - 1).abs() < 1e-6).all()):
-                raise ArgumentError(f"{name} must sum to 1 to be sampled from. Got {total}")
+                raise ArgumentError(name, f"must sum to 1 to be sampled from. Got {total}")
         return parts
 
     def _checked_sequences(self, corpus: Iterable[Any]) -> list[Tensor]:
         """Each sequence as a tensor of symbol numbers."""
         v = self._emission.shape[1]
         if isinstance(corpus, str | bytes) or not isinstance(corpus, Iterable):
-            raise ArgumentError(f"corpus must be a list of sequences. Got {corpus!r:.80}")
+            raise ArgumentError("corpus", f"must be a list of sequences. Got {corpus!r:.80}")
         found = []
         for number, sequence in enumerate(corpus):
             try:
@@ -204,13 +204,14 @@ class HiddenMarkovModel:
                 symbols = symbols.long()
             if symbols.ndim != 1 or not is_integer(symbols):
                 raise ArgumentError(
-                    "corpus must hold sequences of symbol numbers. "
-                    f"Got {sequence!r:.80} as sequence {number}"
+                    "corpus",
+                    "must hold sequences of symbol numbers. "
+                    f"Got {sequence!r:.80} as sequence {number}",
                 )
             if len(symbols) and not (int(symbols.min()) >= 0 and int(symbols.max()) < v):
                 bad = next(x for x in symbols.tolist() if not 0 <= x < v)
                 raise ArgumentError(
-                    f"corpus must have symbols in 0..{v - 1}. Got {bad} in sequence {number}"
+                    "corpus", f"must have symbols in 0..{v - 1}. Got {bad} in sequence {number}"
                 )
             found.append(symbols.long())
         return found

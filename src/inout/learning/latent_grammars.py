@@ -62,7 +62,7 @@ def fit_latent_grammar(
     if method == "em":
         model = fit_latent_em(data, latent, generator=generator, progress=progress, **options)
         return data.grammar(model, method="em", latent=latent)
-    raise ArgumentError(f"method must be one of {', '.join(get_args(Method))}. Got {method!r}")
+    raise ArgumentError("method", f"must be one of {', '.join(get_args(Method))}. Got {method!r}")
 
 
 def fit_latent_em(
@@ -93,7 +93,7 @@ def fit_latent_em(
     """
     at_least("latent", latent, 1)
     if restarts and start != "random":
-        raise ArgumentError(f"restarts need start='random'. Got {restarts} with {start!r}")
+        raise ArgumentError("restarts", f"need start='random'. Got {restarts} with {start!r}")
     source = generator_or_fixed(generator)
     sizes = latent_sizes(data.trees, latent, support=support)
     told: dict[str, Any] = {"max_iterations": iterations, "tolerance": tolerance}
@@ -126,4 +126,4 @@ def fit_latent_em(
         return finished(
             em(clustered_model(data.trees, values, sizes), data.trees, **told).model, latent
         )
-    raise ArgumentError(f"start must be one of {', '.join(get_args(Start))}. Got {start!r}")
+    raise ArgumentError("start", f"must be one of {', '.join(get_args(Start))}. Got {start!r}")

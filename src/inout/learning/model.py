@@ -66,14 +66,15 @@ class Parameters:
         missing = [name for name in wanted if not hasattr(model, name)]
         if missing:
             raise ArgumentError(
-                f"model must be a GenerativeModel. Got {type(model).__name__} without "
-                + ", ".join(missing)
+                "model",
+                f"must be a GenerativeModel. Got {type(model).__name__} without "
+                + ", ".join(missing),
             )
         given = np.asarray(model.distributions)
         if given.ndim != 1 or given.dtype.kind not in "iu" or not given.size:
             raise ArgumentError(
-                "model.distributions must be integers [p], at least one. "
-                f"Got {given.dtype} {list(given.shape)}"
+                "model.distributions",
+                f"must be integers [p], at least one. Got {given.dtype} {list(given.shape)}",
             )
         log_weights = as_array("model.log_weights", model.log_weights, given.size)
         groups = _without_gaps(given)

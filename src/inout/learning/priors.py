@@ -98,11 +98,11 @@ def _numbers(
 ) -> Float[np.ndarray, " p"]:
     """The values as an array [size], refused below `least` (or at it, if `open_interval`)."""
     wanted = f"must be a number {'above' if open_interval else 'of at least'} {least:g}"
-    array = checked_array(values, f"{name} {wanted}")
+    array = checked_array(name, values, wanted)
     if array.shape not in ((), (size,)):
-        raise ArgumentError(f"{name} {wanted}, or {[size]} of them. Got {list(array.shape)}")
+        raise ArgumentError(name, f"{wanted}, or {[size]} of them. Got {list(array.shape)}")
     fine = np.isfinite(array) & ((array > least) if open_interval else (array >= least))
     if not fine.all():
         bad = array if not array.ndim else array[~fine][0]
-        raise ArgumentError(f"{name} {wanted}. Got {bad}")
+        raise ArgumentError(name, f"{wanted}. Got {bad}")
     return np.broadcast_to(array, (size,)).copy()

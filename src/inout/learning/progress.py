@@ -85,7 +85,7 @@ def reporter(progress: bool | Callback, name: str) -> Iterator[Callback]:
         yield progress
         return
     if not isinstance(progress, bool):
-        raise ArgumentError(f"progress must be True, False or a function. Got {progress!r:.80}")
+        raise ArgumentError("progress", f"must be True, False or a function. Got {progress!r:.80}")
     if not progress:
         yield _ignore
         return

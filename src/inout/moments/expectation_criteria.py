@@ -47,7 +47,7 @@ def expectation_criterion(
     equations 42-48.
     """
     if divergence not in DIVERGENCES:
-        raise ArgumentError(f"divergence must be one of {DIVERGENCES}. Got {divergence!r}")
+        raise ArgumentError("divergence", f"must be one of {DIVERGENCES}. Got {divergence!r}")
     means, counts = _means(d, tokens)
     targets = _checked_targets(targets, means)
     if divergence == "squared":
@@ -61,7 +61,9 @@ def expectation_criterion(
     losses = torch.where(counts > 0, losses, 0.0)
     if weights is not None:
         if weights.shape != losses.shape:
-            raise ArgumentError(f"weights must be {list(losses.shape)}. Got {list(weights.shape)}")
+            raise ArgumentError(
+                "weights", f"must be {list(losses.shape)}. Got {list(weights.shape)}"
+            )
         losses = torch.where(weights == 0, 0.0, losses) * weights.to(losses)
     return losses.sum()
 
@@ -105,11 +107,11 @@ def _places(
     wanted = [*d.batch_shape, d.event_shape[-1]]
     if tokens.ndim != 1 + len(wanted) or list(tokens.shape[1:]) != wanted:
         raise ArgumentError(
-            f"tokens must be [m, {', '.join(map(str, wanted))}]. Got {list(tokens.shape)}"
+            "tokens", f"must be [m, {', '.join(map(str, wanted))}]. Got {list(tokens.shape)}"
         )
     if tokens.layout == torch.strided:
         if tokens.dtype != torch.bool:
-            raise ArgumentError(f"tokens must be booleans, or sparse. Got {tokens.dtype}")
+            raise ArgumentError("tokens", f"must be booleans, or sparse. Got {tokens.dtype}")
         indices = tokens.nonzero().T
     else:
         entries = tokens.to_sparse().coalesce()
@@ -123,11 +125,12 @@ def _places(
 
 def _checked_targets(targets: Tensor, means: Tensor) -> Tensor:
     if targets.shape != means.shape:
-        raise ArgumentError(f"targets must be {list(means.shape)}. Got {list(targets.shape)}")
+        raise ArgumentError("targets", f"must be {list(means.shape)}. Got {list(targets.shape)}")
     off = (targets.detach().double().sum(-1) - 1).abs()
     if bool((targets < 0).any()) or not bool((off <= 1e-4).all()):
         raise ArgumentError(
-            "targets must be distributions over the labels, not negative and with sum 1. "
-            f"Got {targets.detach().tolist()!s:.200}"
+            "targets",
+            "must be distributions over the labels, not negative and with sum 1. "
+            f"Got {targets.detach().tolist()!s:.200}",
         )
     return targets.to(means)

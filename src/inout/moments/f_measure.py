@@ -74,9 +74,9 @@ def expected_f(
     "Maximum expected F-measure training of logistic regression models" (2005).
     """
     if method not in METHODS:
-        raise ArgumentError(f"method must be one of {METHODS}. Got {method!r}")
+        raise ArgumentError("method", f"must be one of {METHODS}. Got {method!r}")
     if not 0 <= gamma <= 1e100:
-        raise ArgumentError(f"gamma must be a number from 0 to 1e100. Got {gamma}")
+        raise ArgumentError("gamma", f"must be a number from 0 to 1e100. Got {gamma}")
     right, counted = additive(d, "correct", correct), additive(d, "size", size)
     _refuse_uncountable(correct, size)
     gold = _checked_gold(d, gold_size)
@@ -84,8 +84,9 @@ def expected_f(
     counts_all = _counts_what_is_right(correct, size)
     if not counts_all and bool((offsets == 0).any()):
         raise ArgumentError(
-            "size must count all parts where correct is not 0, if gamma² gold_size is 0: "
-            "an event that counts nothing would divide by 0"
+            "size",
+            "must count all parts where correct is not 0, if gamma² gold_size is 0: "
+            "an event that counts nothing would divide by 0",
         )
     if method == "quadrature":
         ratio = _quadrature(d, size, offsets, nodes, counts_all)
@@ -131,16 +132,20 @@ def expected_f_of_event(
         name = "log_potentials"
     else:
         raise ArgumentError(
-            f"the parts of this family do not say what is right; use expected_f. Got {d}"
+            "d", f": the parts of this family do not say what is right; use expected_f. Got {d}"
         )
     gold = d.parts(event)[name]
     s = gold.shape[-1]
     if event.ndim != len(d.batch_shape) + len(d.event_shape):
-        raise ArgumentError(f"one gold event for each element is needed. Got {list(event.shape)}")
+        raise ArgumentError(
+            "event", f": one gold event for each element is needed. Got {list(event.shape)}"
+        )
     if counted is None:
         counted = torch.ones(s, dtype=torch.bool, device=gold.device)
     if counted.shape != (s,) or counted.dtype != torch.bool:
-        raise ArgumentError(f"counted must be {s} booleans. Got {counted.dtype} {counted.tolist()}")
+        raise ArgumentError(
+            "counted", f"must be {s} booleans. Got {counted.dtype} {counted.tolist()}"
+        )
     gold = gold * counted
     if isinstance(d, SemiMarkov):
         gold = gold.sum(-2, keepdim=True)  # whatever the label before
@@ -164,21 +169,21 @@ def _refuse_uncountable(correct: Mapping[str, Tensor], size: Mapping[str, Tensor
         whole = (values >= 0) & (values < torch.inf) & (values == values.round())
         if not bool(whole.all()):
             raise ArgumentError(
-                f"size[{name!r}] must be whole numbers of at least 0. "
-                f"Got {values[~whole][0].item()}"
+                f"size[{name!r}]",
+                f"must be whole numbers of at least 0. Got {values[~whole][0].item()}",
             )
     for name, values in correct.items():
         if not bool(values.detach().isfinite().all()):
-            raise ArgumentError(f"correct[{name!r}] must be finite")
+            raise ArgumentError(f"correct[{name!r}]", "must be finite")
 
 
 def _checked_gold(d: StructuredDistribution, gold_size: Tensor | float) -> Float[Tensor, "*b"]:
     """The gold sizes [*b] in float64."""
     gold = torch.as_tensor(gold_size, dtype=torch.float64, device=d.lengths.device).detach()
     if not broadcasts(gold.shape, d.batch_shape):
-        raise ArgumentError(f"gold_size must be {list(d.batch_shape)}. Got {list(gold.shape)}")
+        raise ArgumentError("gold_size", f"must be {list(d.batch_shape)}. Got {list(gold.shape)}")
     if not bool(((gold >= 0) & (gold < torch.inf)).all()):
-        raise ArgumentError(f"gold_size must be at least 0. Got {gold.min().item()}")
+        raise ArgumentError("gold_size", f"must be at least 0. Got {gold.min().item()}")
     return gold.expand(d.batch_shape)
 
 
@@ -261,7 +266,9 @@ def _series(
     scale = about + offsets
     if bool((scale <= 0).any()):
         if centre is not None:
-            raise ArgumentError(f"centre + gamma² gold_size must be above 0. Got {centre}")
+            raise ArgumentError(
+                "centre", f": centre + gamma² gold_size must be above 0. Got {centre}"
+            )
         scale = torch.where(scale <= 0, 1.0, scale)  # nothing is ever counted, so nothing is right
     lanes = Truncated((order, 1))
     units = torch.stack([scale, torch.ones_like(scale)]).reshape(2, -1)

@@ -43,12 +43,13 @@ def log_marginals(
     """
     name = _default_potential(d) if potential is None else potential
     if name not in d.potentials:
-        raise ArgumentError(f"potential must be one of {sorted(d.potentials)}. Got {name!r}")
+        raise ArgumentError("potential", f"must be one of {sorted(d.potentials)}. Got {name!r}")
     used = d.parts(event)[name]
     if _is_shared(d, name) or bool((used > 1).any()):
         raise ArgumentError(
-            f"an event can use the parts {name!r} more than once, so they have no probability; "
-            f"name another potential, or give each position {name} of its own"
+            "potential",
+            f": an event can use the parts {name!r} more than once, so they have no probability; "
+            f"name another potential, or give each position {name} of its own",
         )
     marginals = in_double(d).marginals(name)[name]
     elements = d.batch_shape.numel()
@@ -67,7 +68,7 @@ def _default_potential(d: StructuredDistribution) -> str:
     for name in ("emissions", "log_potentials", "preterminals"):
         if name in d.potentials:
             return name
-    raise ArgumentError(f"potential must be one of {sorted(d.potentials)}. Got None")
+    raise ArgumentError("potential", f"must be one of {sorted(d.potentials)}. Got None")
 
 
 def _is_shared(d: StructuredDistribution, name: str) -> bool:

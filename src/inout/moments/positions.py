@@ -38,7 +38,7 @@ def label_marginals(d: StructuredDistribution) -> Float[Tensor, "*b n s"]:
         return d.marginals()["log_potentials"].diagonal(0, -3, -2).transpose(-1, -2)
     if isinstance(d, SemiMarkov):
         return _covering(d.marginals()["log_potentials"].sum(-2))
-    raise ArgumentError(f"a distribution with a label at each position is needed. Got {d}")
+    raise ArgumentError("d", f": a distribution with a label at each position is needed. Got {d}")
 
 
 def _covering(segments: Float[Tensor, "*b n w s"]) -> Float[Tensor, "*b n s"]:

@@ -42,8 +42,9 @@ def sentence_pair(source: Sequence[str], target: Sequence[str]) -> dict[str, Row
 def _positions(name: str, words: Sequence[str]) -> Rows:
     if isinstance(words, str):
         raise ArgumentError(
-            f"{name} must be a sequence of words: use text.split(), or list(text) for characters. "
-            f"Got the string {words!r:.60}"
+            name,
+            f"must be a sequence of words: use text.split(), or list(text) for characters. "
+            f"Got the string {words!r:.60}",
         )
     return [(word, i, i + 1) for i, word in enumerate(words)]
 
@@ -58,7 +59,8 @@ def brackets(spans: Iterable[tuple[int, int]]) -> dict[str, Rows]:
     for number, (left, right) in enumerate(spans):
         if not 0 <= left < right:
             raise ArgumentError(
-                f"a bracket must have 0 <= left < right. Got ({left}, {right}) at place {number}"
+                "spans",
+                f": a bracket must have 0 <= left < right. Got ({left}, {right}) at place {number}",
             )
         rows.append((number, left, right))
     return {"bracket": rows, "brackets": [(len(rows),)]}
@@ -82,8 +84,9 @@ def earley_rules(
     for number, (left, right) in enumerate(rules):
         if isinstance(right, str):
             raise ArgumentError(
-                f"the right side of a rule must be a sequence of symbols. "
-                f"Got the string {right!r:.60} in rule {number}, of {left!r}"
+                "rules",
+                f": the right side of a rule must be a sequence of symbols. "
+                f"Got the string {right!r:.60} in rule {number}, of {left!r}",
             )
     nonterminals = {left for left, _ in rules}
     symbols = [(r, d, b) for r, (_, right) in enumerate(rules) for d, b in enumerate(right)]

@@ -51,7 +51,7 @@ def left_corner_closure(
     else:
         missing = [x for x in grammar.symbols if x not in total]
         if missing:
-            raise ArgumentError(f"total must have a log-weight for {missing[0]!r}")
+            raise ArgumentError("total", f"must have a log-weight for {missing[0]!r}")
         logs = [float(total[x]) for x in grammar.symbols]
         totals = torch.tensor(logs, dtype=torch.float64, device=grammar.lexical.device).exp()
     left = grammar.matrix(grammar.binary * totals[grammar.third], grammar.second)
@@ -59,7 +59,7 @@ def left_corner_closure(
     closure = _resolvent(left, torch.eye(len(left), dtype=left.dtype, device=left.device))
     # A nonnegative matrix has a nonnegative (1 - L)⁻¹ exactly where Σ L^k converges.
     if closure is None or not bool((closure.detach()[reached] > 0).all()):
-        raise ArgumentError("the weights of left corners sum to infinity in this grammar")
+        raise ArgumentError("rule", ": the weights of left corners sum to infinity")
     x, y = reached.nonzero(as_tuple=True)
     pairs = [(grammar.symbols[i], grammar.symbols[j]) for i, j in zip(x, y, strict=True)]
     dtype = facts.log_weights.dtype
@@ -88,7 +88,7 @@ class _Grammar:
         for place, row in rows:
             if len(row) not in (2, 3):
                 raise ArgumentError(
-                    f"rules must be rows (X, Y, Z) or (X, W). Got {row} at row {place}"
+                    "rules", f"must be rows (X, Y, Z) or (X, W). Got {row} at row {place}"
                 )
         symbols = _productive([row for _, row in rows])
         number = {symbol: i for i, symbol in enumerate(symbols)}
@@ -121,8 +121,9 @@ class _Grammar:
         solution = _resolvent(jacobian, (value - totals)[:, None])
         if solution is None:
             raise ArgumentError(
-                "the grammar is critical, so its total weights cannot be computed this way; "
-                "give `total`"
+                "rules",
+                ": the grammar is critical, so its total weights cannot be computed this way; "
+                "give `total`",
             )
         return solution[:, 0]
 
@@ -144,7 +145,9 @@ def _solve_totals(grammar: _Grammar) -> Float[Tensor, " s"]:
             step = grammar.step(totals)
             # From zero the method only climbs; a fall means there is no solution to climb to.
             if not bool((step >= -1e-6 * totals.clamp(min=1e-300)).all()):
-                raise ArgumentError("the weights of the sentences sum to infinity in this grammar")
+                raise ArgumentError(
+                    None, "the weights of the sentences sum to infinity in this grammar"
+                )
             totals = totals + step.clamp(min=0)
             if bool((step <= 1e-16 * totals).all()):
                 break

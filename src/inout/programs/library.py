@@ -36,7 +36,7 @@ def text(name: str) -> str:
     if name not in names():
         close = get_close_matches(name, names(), n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(names())}"
-        raise ArgumentError(f"no program is called {name!r}; {hint}")
+        raise ArgumentError("name", f": no program is called {name!r}; {hint}")
     return (files(PACKAGE) / f"{name}{SUFFIX}").read_text(encoding="utf-8")
 
 

@@ -68,8 +68,9 @@ class Algebra(TensorSemiring):
         """
         if log_weights.is_complex() and not self.dtype.is_complex:
             raise ArgumentError(
-                f"log_weights must be real for a semiring of dtype {self.dtype}. "
-                f"Got {log_weights.dtype} instead."
+                "log_weights",
+                f"must be real for a semiring of dtype {self.dtype}. "
+                f"Got {log_weights.dtype} instead.",
             )
         size = len(log_weights)
         wide = torch.promote_types(log_weights.dtype, self.dtype)
@@ -79,8 +80,9 @@ class Algebra(TensorSemiring):
             return weights * self.one(size)
         if values.shape != (size, self.num_values):
             raise ArgumentError(
-                f"values must have shape {(size, self.num_values)}: "
-                f"{self.num_values} for each log-weight. Got {tuple(values.shape)} instead."
+                "values",
+                f"must have shape {(size, self.num_values)}: "
+                f"{self.num_values} for each log-weight. Got {tuple(values.shape)} instead.",
             )
         return weights * self.exponential(values.to(dtype=self.dtype, device=self.device))
 

@@ -35,7 +35,7 @@ class Expectation(Algebra):
 
     def __post_init__(self) -> None:
         if self.d < 0:
-            raise ArgumentError(f"d must be at least 0. Got {self.d} instead.")
+            raise ArgumentError("d", f"must be at least 0. Got {self.d} instead.")
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -97,7 +97,7 @@ class Jet(TensorSemiring):
         values = log_weights.new_zeros(size, len(self.orders)) if values is None else values
         if values.shape != (size, len(self.orders)):
             raise ArgumentError(
-                f"values must have shape {(size, len(self.orders))}. Got {tuple(values.shape)}"
+                "values", f"must have shape {(size, len(self.orders))}. Got {tuple(values.shape)}"
             )
         result = self.one(size)
         for k, value in enumerate(values.unbind(1)):

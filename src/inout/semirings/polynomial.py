@@ -53,7 +53,7 @@ class Polynomial(Algebra):
 
     def __post_init__(self) -> None:
         if any(order < 0 for order in self.orders):
-            raise ArgumentError(f"orders must be at least 0. Got {self.orders} instead.")
+            raise ArgumentError("orders", f"must be at least 0. Got {self.orders} instead.")
 
     @property
     def shape(self) -> tuple[int, ...]:

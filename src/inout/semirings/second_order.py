@@ -46,7 +46,7 @@ class SecondOrderExpectation(Algebra):
     def __post_init__(self) -> None:
         if min(self.d1, self.d2) < 0:
             raise ArgumentError(
-                f"d1 and d2 must be at least 0. Got {self.d1} and {self.d2} instead."
+                None, f"d1 and d2 must be at least 0. Got {self.d1} and {self.d2} instead."
             )
 
     @property

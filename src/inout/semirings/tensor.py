@@ -39,6 +39,7 @@ def refuse_values(semiring: object, values: Tensor | None) -> None:
     if values is not None:
         name = type(semiring).__name__
         raise ArgumentError(
-            f"values must be None: elements of {name} carry nothing besides their weight. "
-            f"Got a tensor of shape {tuple(values.shape)} instead."
+            "values",
+            f"must be None: elements of {name} carry nothing besides their weight. "
+            f"Got a tensor of shape {tuple(values.shape)} instead.",
         )

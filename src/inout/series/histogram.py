@@ -48,8 +48,9 @@ def histogram(generating: Generating, lowest: int, highest: int) -> Float[Tensor
     count = highest - lowest + 1
     if count > MOST_VALUES:
         raise ArgumentError(
-            f"f must have at most {MOST_VALUES:,} values. Got {lowest} to {highest}; "
-            "divide it by a common factor, or ask for moments(f, 2)"
+            "f",
+            f"must have at most {MOST_VALUES:,} values. Got {lowest} to {highest}; "
+            "divide it by a common factor, or ask for moments(f, 2)",
         )
     units = torch.ones_like(generating.magnitudes)
     if not units.numel():

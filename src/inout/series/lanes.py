@@ -71,7 +71,7 @@ class Truncated(Lanes):
 
     def __post_init__(self) -> None:
         if not self.orders or any(order < 0 for order in self.orders):
-            raise ArgumentError(f"orders must be one or more numbers >= 0. Got {self.orders}")
+            raise ArgumentError("orders", f"must be one or more numbers >= 0. Got {self.orders}")
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -52,8 +52,9 @@ class Moments:
             0 <= n < size for n, size in zip(place, orders, strict=True)
         ):
             raise ArgumentError(
-                f"powers must be {len(orders)} numbers up to {[size - 1 for size in orders]}. "
-                f"Got {list(place)}"
+                "powers",
+                f"must be {len(orders)} numbers up to {[size - 1 for size in orders]}. "
+                f"Got {list(place)}",
             )
         values = self.values
         for n in reversed(place):
@@ -75,11 +76,11 @@ def moments(
     """All moments up to `orders`, with at least the precision asked for."""
     orders = checked_orders(orders, generating.num_functions)
     if kind not in KINDS:
-        raise ArgumentError(f"kind must be one of {', '.join(KINDS)}. Got {kind!r}")
+        raise ArgumentError("kind", f"must be one of {', '.join(KINDS)}. Got {kind!r}")
     if method not in METHODS:
-        raise ArgumentError(f"method must be one of {', '.join(METHODS)}. Got {method!r}")
+        raise ArgumentError("method", f"must be one of {', '.join(METHODS)}. Got {method!r}")
     if precision is not None and not 0 < precision < 1:
-        raise ArgumentError(f"precision must be between 0 and 1, or None. Got {precision}")
+        raise ArgumentError("precision", f"must be between 0 and 1, or None. Got {precision}")
     single = len(orders) == 1 and not generating.is_complex
     choices = [method]
     if method == "auto" or not log_partition.numel():
@@ -114,7 +115,7 @@ def as_lists(functions: Any, orders: int | Sequence[int]) -> tuple[list[Any], li
     try:
         numbers = [index(order) for order in (orders if isinstance(orders, Sequence) else [orders])]
     except TypeError as error:
-        raise ArgumentError(f"orders must be whole numbers. Got {orders!r}") from error
+        raise ArgumentError("orders", f"must be whole numbers. Got {orders!r}") from error
     return several, numbers
 
 
@@ -122,10 +123,11 @@ def checked_orders(orders: Sequence[int], num_functions: int) -> tuple[int, ...]
     """Orders as a tuple, one for each function."""
     if len(orders) != num_functions or num_functions == 0:
         raise ArgumentError(
-            f"one order for each of the {num_functions} functions is needed. Got {list(orders)}"
+            "orders",
+            f": one order for each of the {num_functions} functions is needed. Got {list(orders)}",
         )
     if any(order < 0 for order in orders):
-        raise ArgumentError(f"orders must be whole numbers >= 0. Got {list(orders)}")
+        raise ArgumentError("orders", f"must be whole numbers >= 0. Got {list(orders)}")
     if sum(orders) > HIGHEST_ORDER:
         raise PrecisionError(
             f"orders of more than {HIGHEST_ORDER} in all leave the range of floats. "

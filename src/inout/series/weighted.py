@@ -31,7 +31,7 @@ def weighted_gradients(
     with `keep` the results have one.
     """
     if kind not in ("raw", "central"):
-        raise ArgumentError(f'kind must be "raw" or "central". Got {kind!r}')
+        raise ArgumentError("kind", f'must be "raw" or "central". Got {kind!r}')
     orders = checked_orders(powers, generating.num_functions)
     series, units = Truncated(orders), generating.magnitudes
     x, _ = generating.about(kind).relative(series, units)

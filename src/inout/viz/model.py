@@ -84,26 +84,27 @@ class Graph:
         if len(levels) < len(self.nodes):
             (twice, count), *_ = Counter(node.id for node in self.nodes).most_common(1)
             raise ArgumentError(
-                f"node ids must differ from each other. Got {twice!r} {count} times"
+                "nodes", f": node ids must differ from each other. Got {twice!r} {count} times"
             )
         for edge in self.edges:
             for name in (edge.head, *edge.tails):
                 if name not in levels:
-                    raise ArgumentError(f"edges must join nodes of the graph. Got {name!r}")
+                    raise ArgumentError("edges", f"must join nodes of the graph. Got {name!r}")
             for tail in edge.tails:
                 if levels[tail] >= levels[edge.head]:
                     raise ArgumentError(
-                        f"a tail must have a lower level than its head. Got tail {tail!r} of level "
-                        f"{levels[tail]} below head {edge.head!r} of level {levels[edge.head]}"
+                        "edges",
+                        f": a tail must have a lower level than its head. Got {tail!r} of "
+                        f"level {levels[tail]} below {edge.head!r} of level {levels[edge.head]}",
                     )
         for whole, part in ((self.items_in_all, self.nodes), (self.edges_in_all, self.edges)):
             if whole is not None and whole < len(part):
                 raise ArgumentError(
-                    f"the whole must not be less than its part. Got {whole} instead"
+                    None, f"the whole must not be less than its part. Got {whole} instead"
                 )
         for goal in self.goals:
             if goal not in levels:
-                raise ArgumentError(f"goals must be nodes of the graph. Got {goal!r}")
+                raise ArgumentError("goals", f"must be nodes of the graph. Got {goal!r}")
 
     def _roots(self) -> tuple[NodeId, ...]:
         used = {tail for edge in self.edges for tail in edge.tails}
@@ -114,4 +115,4 @@ class Graph:
 
 def _check_kind(kind: str) -> None:
     if kind not in ("item", "axiom"):
-        raise ArgumentError(f"kind must be 'item' or 'axiom'. Got {kind!r} instead")
+        raise ArgumentError("kind", f"must be 'item' or 'axiom'. Got {kind!r} instead")

@@ -218,17 +218,21 @@ def _check(
 ) -> None:
     """Refuse what cannot be drawn."""
     if not series:
-        raise ArgumentError("series must have at least one line. Got none")
+        raise ArgumentError("series", "must have at least one line. Got none")
     for name in [*runs, *dashed]:
         if name not in series:
-            raise ArgumentError(f"faint and dashed must name lines of series. Got {name!r}")
+            raise ArgumentError(None, f"faint and dashed must name lines of series. Got {name!r}")
     named = [*series.items(), *((name, points) for name in runs for points in runs[name])]
     for name, points in named:
         if not len(points):
-            raise ArgumentError(f"every line must have at least one point. Got none for {name!r}")
+            raise ArgumentError(
+                "series", f": every line must have at least one point. Got none for {name!r}"
+            )
         for point in points:
             if not all(map(math.isfinite, point)):
-                raise ArgumentError(f"points must be finite numbers. Got {point} for {name!r}")
+                raise ArgumentError(
+                    "series", f": points must be finite numbers. Got {point} for {name!r}"
+                )
 
 
 def _span(
@@ -241,11 +245,11 @@ def _span(
     if given is not None:
         low, high = given
         if not (math.isfinite(high - low) and high > low):
-            raise ArgumentError(f"{name} must be two numbers, the smaller first. Got {given}")
+            raise ArgumentError(name, f"must be two numbers, the smaller first. Got {given}")
         return low, high
     low, high = float(min(values)), float(max(values))
     if not math.isfinite(high - low):
-        raise ArgumentError(f"points must not be that far apart. Got {low} and {high}")
+        raise ArgumentError("series", f": points must not be that far apart. Got {low} and {high}")
     size = max(abs(low), abs(high))
     if high - low <= 1e-9 * size or high - low < 1e-300:
         # Equal values: a line in the middle.

@@ -50,7 +50,9 @@ def best_part(graph: Graph, max_nodes: int, max_edges: int | None = None) -> Par
     '2 of 3 items shown, with 1 of 2 edges: those with the highest posteriors'
     """
     if max_nodes < 1:
-        raise ArgumentError(f"at least 1 item must be shown. Got the limit {max_nodes} instead")
+        raise ArgumentError(
+            "max_nodes", f": at least 1 item must be shown. Got the limit {max_nodes} instead"
+        )
     limit = 4 * max_nodes if max_edges is None else max_edges
     items_in_all = len(graph.nodes) if graph.items_in_all is None else graph.items_in_all
     edges_in_all = len(graph.edges) if graph.edges_in_all is None else graph.edges_in_all

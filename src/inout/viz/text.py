@@ -136,7 +136,9 @@ def bars(labels: Sequence[str], values: Sequence[float], width: int = 20) -> str
     VP  █     0.250
     """
     if len(labels) != len(values):
-        raise ArgumentError(f"expected one label per value. Got {len(labels)} and {len(values)}")
+        raise ArgumentError(
+            None, f"expected one label per value. Got {len(labels)} and {len(values)}"
+        )
     names = [clean(label) for label in labels]
     column = max(map(cells, names), default=0)
     return "\n".join(
@@ -184,13 +186,15 @@ def column_alignment(
     """One letter per column: as given, or else r for columns of numbers and l for the others."""
     for number, row in enumerate(rows):
         if len(row) != len(headers):
-            raise ArgumentError(f"row {number} must have {len(headers)} cells. Got {len(row)}")
+            raise ArgumentError(
+                "rows", f": row {number} must have {len(headers)} cells. Got {len(row)}"
+            )
     if align is None:
         columns = range(len(headers))
         return "".join("r" if all(_is_number(row[c]) for row in rows) else "l" for c in columns)
     if len(align) != len(headers) or set(align) - set("lrc"):
         raise ArgumentError(
-            f"align must be {len(headers)} letters out of l, r and c. Got {align!r} instead"
+            "align", f"must be {len(headers)} letters out of l, r and c. Got {align!r} instead"
         )
     return align
 

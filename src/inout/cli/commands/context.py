@@ -158,7 +158,7 @@ def train(
     check_seed(seed)
     read_as: Any = choice("--from", form, FORMS)
     if learn_escape and not beam:
-        raise ArgumentError("needs --beam: contexts drop nothing", argument="--learn-escape")
+        raise ArgumentError("--learn-escape", "needs --beam: contexts drop nothing")
     if method == "lbfgs":
         refuse({"--step": step, "--delta": delta}, "needs --method adagrad. Got lbfgs")
         options["l2"] = _finite("--l2", 0.0 if l2 is None else l2)
@@ -171,9 +171,7 @@ def train(
         from inout.io.files import check_writable
 
         if out == reading.STANDARD_INPUT:
-            raise ArgumentError(
-                "must be a file: a model is not text to print. Got -", argument="-o"
-            )
+            raise ArgumentError("-o", "must be a file: a model is not text to print. Got -")
         check_writable(out)
         files = [*data, *([] if dev is None else [dev])]
         reading.check_files(files)
@@ -273,14 +271,14 @@ def curve(
         from inout.io.files import check_writable
 
         if also and "-" in data:
-            raise ArgumentError("must be files if there are several models. Got -", argument="DATA")
+            raise ArgumentError("DATA", "must be files if there are several models. Got -")
         reading.check_files([*models, *data])
         for name, path in (("--html", html), ("--svg", svg)):
             if path is not None:
                 check_writable(path)
                 reading.refuse_as_output(name, path, [*models, *data])
         if html is not None and html == svg:
-            raise ArgumentError(f"--html and --svg must be two files. Got {html} for both")
+            raise ArgumentError(None, f"--html and --svg must be two files. Got {html} for both")
         line.say(f"reading {model}")
         from inout.cli.contexts import curve as report
         from inout.cli.contexts import tagging
@@ -300,14 +298,14 @@ def _memory(given: str | None, order: int, beam: bool) -> int | str | None:
         return None
     if beam:
         raise ArgumentError(
-            f"must be none with --beam, which remembers all. Got {given!r}", argument="--memory"
+            "--memory", f"must be none with --beam, which remembers all. Got {given!r}"
         )
     least = max(order - 1, 1)
     if not given.isascii() or not given.isdigit() or int(given) < least:
         raise ArgumentError(
+            "--memory",
             f"must be an integer of at least {least}, which n-grams of order {order} need, or "
             f"none. Got {given!r}",
-            argument="--memory",
         )
     return count("--memory", int(given), least, MOST)
 
@@ -316,5 +314,5 @@ def _finite(name: str, given: float, above: bool = False) -> float:
     """`given` where it is finite and at least, or above, 0."""
     if not (given > 0 if above else given >= 0) or given == float("inf"):
         words = f"a finite number {'above' if above else 'of at least'} 0"
-        raise ArgumentError(f"must be {words}. Got {given}", argument=name)
+        raise ArgumentError(name, f"must be {words}. Got {given}")
     return given

@@ -52,7 +52,7 @@ def convert(
         made = trimmed(read) if trim else read
         if not len(made):
             raise ArgumentError(
-                f"would remove all rules: no tree uses any of {grammar}'s", argument="--trim"
+                "--trim", f"would remove all rules: no tree uses any of {grammar}'s"
             )
         if normalise:
             made = made.normalised()

@@ -84,9 +84,9 @@ def em(
     count("--restarts", restarts, 0)
     count("--max-words", max_words, 1)
     if not tolerance >= 0:
-        raise ArgumentError(f"must be at least 0. Got {tolerance}", argument="--tolerance")
+        raise ArgumentError("--tolerance", f"must be at least 0. Got {tolerance}")
     if prior is not None and alpha is not None:
-        raise ArgumentError("give --prior or --alpha, not both")
+        raise ArgumentError(None, "give --prior or --alpha, not both")
     with status() as line:
         from inout.cli.grammars.loading import load_grammar, read_sentences
         from inout.cli.grammars.output import check_output

@@ -44,7 +44,7 @@ def evaluate(
     count("--cutoff", cutoff, 1)
     count("--width", width, 1)
     if gold == parses == "-":
-        raise ArgumentError("only one of GOLD and PARSES can be standard input")
+        raise ArgumentError(None, "only one of GOLD and PARSES can be standard input")
     with status() as line:
         from inout.cli.grammars import evaluate as report
 

@@ -166,7 +166,7 @@ def induce(
     of_grammars = {"--to": to, "--nary": nary, "--tags": tags, "--unknown-share": unknown_share}
     refuse(of_grammars | {"--start": start, "--raw": raw}, "cannot be used with --latent")
     if out is None or out == "-":
-        raise ArgumentError("needs -o FILE: a model is not text to print", argument="--latent")
+        raise ArgumentError("--latent", "needs -o FILE: a model is not text to print")
     count("--latent", latent, 1)
     check_seed(seed)
     way = choice("--method", method or METHODS[0], METHODS)
@@ -250,6 +250,6 @@ def _siblings(given: str) -> int | None:
         return None
     if not given.isascii() or not given.isdigit():
         raise ArgumentError(
-            f"must be an integer of at least 0, or all. Got {given!r}", argument="--horizontal"
+            "--horizontal", f"must be an integer of at least 0, or all. Got {given!r}"
         )
     return int(given)

@@ -89,7 +89,7 @@ def choice(option: str, given: str, known: Collection[str]) -> str:
     names = list(known)
     listed = f"{', '.join(names[:-1])} or {names[-1]}"
     hint = did_you_mean(given, names)
-    raise ArgumentError(f"must be {listed}. Got {given!r}{hint}", argument=option)
+    raise ArgumentError(option, f"must be {listed}. Got {given!r}{hint}")
 
 
 def optional_choice(option: str, given: str | None, known: Collection[str]) -> Any:
@@ -100,22 +100,22 @@ def optional_choice(option: str, given: str | None, known: Collection[str]) -> A
 def check_seed(given: int | None) -> None:
     """Refuse a seed that torch has no room for."""
     if given is not None and not -(2**63) <= given < 2**63:
-        raise ArgumentError(f"must be a 64-bit integer. Got {given}", argument="--seed")
+        raise ArgumentError("--seed", f"must be a 64-bit integer. Got {given}")
 
 
 def count(option: str, given: int, least: int, most: int | None = None) -> int:
     """`given` where it is neither too small nor too large."""
     if given < least:
-        raise ArgumentError(f"must be at least {least}. Got {given}", argument=option)
+        raise ArgumentError(option, f"must be at least {least}. Got {given}")
     if most is not None and given > most:
-        raise ArgumentError(f"must be at most {most}. Got {given}", argument=option)
+        raise ArgumentError(option, f"must be at most {most}. Got {given}")
     return given
 
 
 def share(option: str, given: float) -> float:
     """`given` where it is a probability."""
     if not 0 <= given <= 1:
-        raise ArgumentError(f"must be from 0 to 1. Got {given}", argument=option)
+        raise ArgumentError(option, f"must be from 0 to 1. Got {given}")
     return given
 
 
@@ -123,4 +123,4 @@ def refuse(given: dict[str, Any], why: str) -> None:
     """Raise for the first of these options that was given."""
     for name, value in given.items():
         if value is not None and value is not False:
-            raise ArgumentError(why, argument=name)
+            raise ArgumentError(name, why)

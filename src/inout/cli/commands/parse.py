@@ -110,9 +110,7 @@ def parse(
     choice("--format", shape, SHAPES)
     pruning = _threshold(threshold or THRESHOLD)
     if k > 1 and method not in (None, VITERBI):
-        raise ArgumentError(
-            f"{k} needs --method viterbi: others have one best tree", argument="--k"
-        )
+        raise ArgumentError("--k", f"{k} needs --method viterbi: others have one best tree")
     given = list(files or [])
     if model is not None and grammar is not None:
         given, grammar = [grammar, *given], None
@@ -132,7 +130,7 @@ def parse(
             grammar, model = None, grammar
         name = grammar if model is None else model
         if name is None:
-            raise ArgumentError("missing argument GRAMMAR, or --model MODEL")
+            raise ArgumentError(None, "missing argument GRAMMAR, or --model MODEL")
         if model is None:
             _check_for_grammar(method, threshold)
         else:
@@ -196,9 +194,9 @@ def _by_model(
     model = LatentGrammar.load(path)
     if request.samples and not model.model.is_nonnegative:
         raise ArgumentError(
+            "--samples",
             "needs a model of probabilities, such as `inout induce --method em` makes. Got "
             f"{path}, which has negative parameters",
-            argument="--samples",
         )
     parser = LatentParser(model, threshold=pruning)
     line.say("parsing")
@@ -217,14 +215,12 @@ def _check_for_model(method: str | None, k: int, of_grammars: dict[str, Any]) ->
     """Refuse what a latent model cannot answer, and options that only grammars have."""
     if method == VITERBI:
         raise ArgumentError(
+            "--method",
             "must be max-rule, min-risk or goodman for a latent model, whose most probable tree "
             "is intractable. Got viterbi",
-            argument="--method",
         )
     if k > 1:
-        raise ArgumentError(
-            f"{k} is for grammars only: latent models have one best tree", argument="--k"
-        )
+        raise ArgumentError("--k", f"{k} is for grammars only: latent models have one best tree")
     refuse(of_grammars, "is for grammars only, not for latent models")
 
 
@@ -238,7 +234,6 @@ def _threshold(given: str) -> float | None:
         value = -1.0
     if not 0 <= value < 1:
         raise ArgumentError(
-            f"must be a number of at least 0 and below 1, or none. Got {given!r}",
-            argument="--threshold",
+            "--threshold", f"must be a number of at least 0 and below 1, or none. Got {given!r}"
         )
     return value or None

@@ -127,7 +127,7 @@ def solve(
 def _pair(name: str, text: str, what: str) -> tuple[str, str]:
     relation, equals, value = text.partition("=")
     if not relation or not equals or not value:
-        raise ArgumentError(f"must look like NAME={what}. Got {text!r}", argument=name)
+        raise ArgumentError(name, f"must look like NAME={what}. Got {text!r}")
     return relation, value
 
 
@@ -135,6 +135,6 @@ def _width(text: str) -> tuple[str, int]:
     relation, width = _pair("--beam", text, "WIDTH")
     if not width.isascii() or not width.isdigit() or int(width) < 1:
         raise ArgumentError(
-            f"must have an integer of at least 1 for its width. Got {width!r}", argument="--beam"
+            "--beam", f"must have an integer of at least 1 for its width. Got {width!r}"
         )
     return relation, int(width)

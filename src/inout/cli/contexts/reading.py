@@ -23,7 +23,7 @@ def check_files(paths: Sequence[str]) -> None:
         if path != STANDARD_INPUT:
             check_readable(path)
     if paths.count(STANDARD_INPUT) > 1:
-        raise ArgumentError("only one input can be standard input")
+        raise ArgumentError(None, "only one input can be standard input")
 
 
 def refuse_as_output(option: str, out: str, inputs: Sequence[str]) -> None:
@@ -31,7 +31,7 @@ def refuse_as_output(option: str, out: str, inputs: Sequence[str]) -> None:
     for path in inputs:
         both = path != STANDARD_INPUT and Path(path).exists() and Path(out).exists()
         if both and Path(path).samefile(out):
-            raise ArgumentError(f"must not be an input file. Got {out}", argument=option)
+            raise ArgumentError(option, f"must not be an input file. Got {out}")
 
 
 def read_sequences(

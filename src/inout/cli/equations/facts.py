@@ -47,11 +47,12 @@ def _single(name: str, values: str, arities: set[int]) -> tuple[str | int, ...]:
     try:
         row = tuple(read_value(value) for value in values.split())
     except ValueError as error:
-        raise ArgumentError(f"--fact {name}={values}: {error}") from None
+        raise ArgumentError("--fact", f"{name}={values}: {error}") from None
     if len(row) not in arities:
         sizes = " or ".join(str(arity) for arity in sorted(arities))
         raise ArgumentError(
-            f"--fact: {name} takes {sizes} values, separated by spaces. Got {len(row)}: {values!r}"
+            "--fact",
+            f": {name} takes {sizes} values, separated by spaces. Got {len(row)}: {values!r}",
         )
     return row
 
@@ -69,13 +70,13 @@ def _sentence(
 ) -> dict[str, Facts]:
     """word(W,I,K) and length(N) of a sentence, as far as the program uses them."""
     if 3 not in arities.get(WORD, ()):
-        raise ArgumentError("--sentence: the program has no word(W,I,K) to put the words in")
+        raise ArgumentError("--sentence", ": the program has no word(W,I,K) to put the words in")
     if WORD in facts:
-        raise ArgumentError("--sentence and --facts word=... both give the words")
+        raise ArgumentError(None, "--sentence and --facts word=... both give the words")
     try:
         words = [read_value(word) for word in sentence.split()]
     except ValueError as error:
-        raise ArgumentError(f"--sentence: {error}") from None
+        raise ArgumentError("--sentence", f": {error}") from None
     said = {WORD: Facts([(word, i, i + 1) for i, word in enumerate(words)])}
     if 1 in arities.get(LENGTH, ()) and LENGTH not in facts:
         said[LENGTH] = Facts([(len(words),)])

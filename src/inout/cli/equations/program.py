@@ -68,7 +68,7 @@ def _check_derived(option: str, name: str, program: ParsedProgram, source: str) 
     derived = program.derived
     if name not in derived:
         hint = did_you_mean(name, derived) or f"; it derives {', '.join(derived) or 'nothing'}"
-        raise ArgumentError(f"{option}: no rule of {source} derives {name!r}{hint}")
+        raise ArgumentError(option, f": no rule of {source} derives {name!r}{hint}")
 
 
 def _check_options(arities: Mapping[str, object], request: Request) -> None:
@@ -77,15 +77,15 @@ def _check_options(arities: Mapping[str, object], request: Request) -> None:
         for name, _ in pairs:
             if name not in arities:
                 hint = did_you_mean(name, arities) or f"; it has {', '.join(arities)}"
-                raise ArgumentError(f"{option}: the program has no relation {name!r}{hint}")
+                raise ArgumentError(option, f": the program has no relation {name!r}{hint}")
     named = {name for name, _ in request.files}
     for option, names in (("--weighted", request.weighted), ("--unweighted", request.unweighted)):
         for name in names:
             if name not in named:
                 hint = did_you_mean(name, named)
-                raise ArgumentError(f"{option}: no --facts file is given for {name!r}{hint}")
+                raise ArgumentError(option, f": no --facts file is given for {name!r}{hint}")
     if both := set(request.weighted) & set(request.unweighted):
-        raise ArgumentError(f"{min(both)!r} cannot be --weighted and --unweighted at once")
+        raise ArgumentError(None, f"{min(both)!r} cannot be --weighted and --unweighted at once")
 
 
 def arities_of(program: ParsedProgram) -> dict[str, set[int]]:

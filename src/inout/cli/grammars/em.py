@@ -64,7 +64,7 @@ def read_corpus(
                 corpus.frequencies.append(often)
     if not corpus.sentences:
         why = f"; {formats.plural(len(corpus.long), 'line')} above --max-words" * bool(corpus.long)
-        raise ArgumentError(f"must have at least one sentence. Got none{why}", argument="CORPUS")
+        raise ArgumentError("CORPUS", f"must have at least one sentence. Got none{why}")
     return corpus
 
 
@@ -165,7 +165,9 @@ def _check_memory(grammar: Grammar, corpus: Corpus) -> None:
     numbers = CHARTS * len(grammar.nonterminals) * torch.get_num_threads()
     refused = too_large(longest, numbers)
     if refused is not None:
-        raise ArgumentError(f"a sentence of {refused}; a smaller --max-words leaves it out")
+        raise ArgumentError(
+            "CORPUS", f": a sentence of {refused}; a smaller --max-words leaves it out"
+        )
 
 
 def trained_grammar(result: EMResult[Any]) -> Grammar:
@@ -177,12 +179,12 @@ def trained_grammar(result: EMResult[Any]) -> Grammar:
 def _prior(amount: float | None, alpha: float | None) -> Prior | None:
     if alpha is not None:
         if not alpha > 0:
-            raise ArgumentError(f"must be above 0. Got {alpha}", argument="--alpha")
+            raise ArgumentError("--alpha", f"must be above 0. Got {alpha}")
         return Dirichlet(alpha)
     if amount is None:
         return None
     if not amount >= 0:
-        raise ArgumentError(f"must be at least 0. Got {amount}", argument="--prior")
+        raise ArgumentError("--prior", f"must be at least 0. Got {amount}")
     return Additive(amount)
 
 

@@ -32,7 +32,7 @@ def evaluate(gold: str, parses: str, counted: Parseval, untagged: bool) -> Score
     trees = read_trees(files[0], untagged=untagged, plain=True)
     scores = score(trees, read_parses(files[1], untagged=untagged, plain=True), counted)
     if not scores.num_sentences:
-        raise ArgumentError(f"must hold at least one tree. Got none in {gold}", argument="GOLD")
+        raise ArgumentError("GOLD", f"must hold at least one tree. Got none in {gold}")
     return scores
 
 

@@ -27,7 +27,7 @@ def refuse_treebank_as_output(paths: Sequence[str], out: str | None) -> None:
     if out is not None and Path(out).exists():
         for path in paths:
             if path != "-" and Path(path).exists() and Path(path).samefile(out):
-                raise ArgumentError(f"must not be the treebank. Got {out}", argument="-o")
+                raise ArgumentError("-o", f"must not be the treebank. Got {out}")
 
 
 def _trees(paths: Sequence[str], line: Line) -> Iterator[Any]:

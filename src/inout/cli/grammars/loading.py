@@ -83,7 +83,7 @@ def is_model(path: str) -> bool:
 def check_model(path: str) -> None:
     """Refuse a file that is not a latent model, by what it is, before any work is done."""
     if path == STANDARD_INPUT:
-        raise ArgumentError("must be a file. Got -, standard input", argument="--model")
+        raise ArgumentError("--model", "must be a file. Got -, standard input")
     check_readable(path)
     if Path(path).is_file() and not is_model(path):
         raise FileError(
@@ -109,7 +109,7 @@ def read_sentences(
     lines of standard input come as they are asked for.
     """
     if files and sentences:
-        raise ArgumentError("give sentences by --sentence or in files, not both")
+        raise ArgumentError(None, "give sentences by --sentence or in files, not both")
     if sentences:
         return [Line("--sentence", number, text) for number, text in enumerate(sentences, 1)]
     for name in files:
@@ -119,7 +119,8 @@ def read_sentences(
     names = list(files) or [STANDARD_INPUT]
     if [grammar, *names].count(STANDARD_INPUT) > 1:
         raise ArgumentError(
-            "only one input can be standard input; name a file, or use --sentence, for the other"
+            None,
+            "only one input can be standard input; name a file, or use --sentence, for the other",
         )
     return _lines(names) if STANDARD_INPUT in names else list(_lines(names))
 

@@ -18,13 +18,11 @@ def check_output(out: str | None, format: Any, default: str | None = None) -> An
     """The format to write: the one given, or that of the name; asked before any work is done."""
     if out is None:
         if format is None and default is None:
-            raise ArgumentError("must name the format where there is no -o FILE", argument="--to")
+            raise ArgumentError("--to", "must name the format where there is no -o FILE")
         return format or default
     check_writable(out)
     if out.endswith(".xz"):
-        raise ArgumentError(
-            f"must not end in .xz: files are not compressed. Got {out}", argument="-o"
-        )
+        raise ArgumentError("-o", f"must not end in .xz: files are not compressed. Got {out}")
     return format_of_path(out) if format is None else format
 
 

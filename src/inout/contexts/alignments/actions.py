@@ -50,7 +50,7 @@ def alignment_columns(
     at_least("most_letters", most_letters, 1)
     lengths = [len(symbols) for symbols in inputs]
     if 0 in lengths:
-        raise ArgumentError(f"inputs must not be empty. Got an empty one at {lengths.index(0)}")
+        raise ArgumentError("inputs", f"must not be empty. Got an empty one at {lengths.index(0)}")
     plans = [_plan(length, letters, most_letters, many_to_many) for length in lengths]
     firsts = _offsets([plan.size for plan in plans])
     symbols = [np.append(np.asarray(given, np.int32), np.int32(-1)) for given in inputs]
@@ -134,7 +134,7 @@ def alignment_streams(
     actions = np.arange(2 * letters + 1, dtype=np.int32)
     chosen = [sorted(set(letter_lengths)), sorted(set(edge_lengths))]
     if any(length < 0 for lengths in chosen for length in lengths):
-        raise ArgumentError(f"lengths of histories must be 0 or more. Got {chosen}")
+        raise ArgumentError("letters", f": lengths of histories must be 0 or more. Got {chosen}")
     used = np.zeros((2, 1 + max((x for lengths in chosen for x in lengths), default=0)), np.bool_)
     for stream, lengths in enumerate(chosen):
         used[stream, lengths] = True

@@ -38,16 +38,17 @@ class Alignment:
 
     def __post_init__(self) -> None:
         if not self.edges:
-            raise ArgumentError("edges must not be empty")
+            raise ArgumentError("edges", "must not be empty")
         steps = self.steps()
         if wrong := [step for step in steps if step not in (NEXT, SAME, SHARE)]:
             raise ArgumentError(
-                f"edges must go on by one in the input, the output or both. Got a step {wrong[0]}"
+                "edges",
+                f"must go on by one in the input, the output or both. Got a step {wrong[0]}",
             )
         end = (len(self.input) - 1, len(self.output) - 1)
         if steps[0] != NEXT or self.edges[-1] != end:
             raise ArgumentError(
-                f"edges must lead from (0, 0) to {end}. Got {self.edges[0]} to {self.edges[-1]}"
+                "edges", f"must lead from (0, 0) to {end}. Got {self.edges[0]} to {self.edges[-1]}"
             )
 
     @staticmethod

@@ -85,7 +85,7 @@ class AlignmentModel:
     def __post_init__(self) -> None:
         for name, values in (("symbols", self.symbols), ("letters", self.letters)):
             if not values or len(set(values)) < len(values):
-                raise ArgumentError(f"{name} must be different strings. Got {values!r:.80}")
+                raise ArgumentError(name, f"must be different strings. Got {values!r:.80}")
 
     @lazy_property
     def _symbol_numbers(self) -> dict[str, int]:
@@ -256,13 +256,14 @@ def _numbers(name: str, numbers: dict[str, int], strings: Sequence[str]) -> list
         return [numbers[string] for string in strings]
     except KeyError as error:
         known = ", ".join(sorted(numbers))
-        raise ArgumentError(f"{name} must be of {known:.200}. Got {error}") from None
+        raise ArgumentError(name, f"must be of {known:.200}. Got {error}") from None
 
 
 def _same_number(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
     if len(inputs) != len(outputs):
         raise ArgumentError(
-            f"inputs and outputs must have the same length. Got {len(inputs)} and {len(outputs)}"
+            None,
+            f"inputs and outputs must have the same length. Got {len(inputs)} and {len(outputs)}",
         )
 
 

@@ -37,11 +37,11 @@ class AlignmentSettings:
             at_least("memory", self.memory, 1)
             if self.beam:
                 raise ArgumentError(
-                    "memory must be None with a beam, which remembers everything. "
-                    f"Got {self.memory}"
+                    "memory",
+                    f"must be None with a beam, which remembers everything. Got {self.memory}",
                 )
         if not self.escape < math.inf:
-            raise ArgumentError(f"escape must be finite or -inf. Got {self.escape}")
+            raise ArgumentError("escape", f"must be finite or -inf. Got {self.escape}")
 
     @property
     def columns(self) -> dict[str, Any]:

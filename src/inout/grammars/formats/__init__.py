@@ -47,14 +47,14 @@ def read(
 ) -> Reading:
     """The rules and log-weights of a text; the format is detected by default."""
     if duplicates not in get_args(Duplicates):
-        raise ArgumentError(f'must be "error" or "add". Got {duplicates!r}', argument="duplicates")
+        raise ArgumentError("duplicates", f'must be "error" or "add". Got {duplicates!r}')
     chosen = detect(source) if format is None else _known(format)
     options: dict[str, Any] = {"start": start, "duplicates": duplicates}
     if chosen == "lines":
         options["log"] = log
     elif log is not None:
         raise ArgumentError(
-            f"must be None for every format but lines. The format is {chosen}", argument="log"
+            "log", f"must be None for every format but lines. The format is {chosen}"
         )
     return _READERS[chosen](source, **options)
 
@@ -67,9 +67,7 @@ def write(
     if chosen == "lines":
         return _WRITERS[chosen](table, log_weights, log=log)
     if log:
-        raise ArgumentError(
-            f"must be False for every format but lines. Got {chosen}", argument="log"
-        )
+        raise ArgumentError("log", f"must be False for every format but lines. Got {chosen}")
     return _WRITERS[chosen](table, log_weights)
 
 
@@ -121,14 +119,10 @@ def format_of_path(path: str) -> Format:
         if path.endswith(suffix):
             return format  # type: ignore[return-value]
     known = ", ".join(_SUFFIXES)
-    raise ArgumentError(
-        f"must be given for a file name without {known}. Got {path!r}", argument="format"
-    )
+    raise ArgumentError("format", f"must be given for a file name without {known}. Got {path!r}")
 
 
 def _known(format: str) -> Format:
     if format not in _READERS:
-        raise ArgumentError(
-            f"must be one of {', '.join(_READERS)}. Got {format!r}", argument="format"
-        )
+        raise ArgumentError("format", f"must be one of {', '.join(_READERS)}. Got {format!r}")
     return format  # type: ignore[return-value]

@@ -69,9 +69,7 @@ class Collector(TableBuilder):
         lefts = {rule[0] for rule in self._rules}
         if start is not None:
             if self._nonterminals.get(start) not in lefts:
-                raise ArgumentError(
-                    f"must be the left side of a rule. Got {start!r}", argument="start"
-                )
+                raise ArgumentError("start", f"must be the left side of a rule. Got {start!r}")
         elif self._declared is not None:
             start, place = self._declared
             if self._nonterminals.get(start) not in lefts:

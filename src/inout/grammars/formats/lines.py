@@ -139,7 +139,9 @@ def write(table: RuleTable, log_weights: NDArray[np.float64], *, log: bool = Fal
 
 def _bare(name: str) -> str:
     if _BARE.fullmatch(name) is None or name in _ARROWS:
-        raise ArgumentError(f"this format has no way to write the nonterminal {name!r}; use json")
+        raise ArgumentError(
+            "format", f": lines has no way to write the nonterminal {name!r}; use json"
+        )
     return name
 
 

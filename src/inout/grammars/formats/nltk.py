@@ -153,12 +153,14 @@ def write(table: RuleTable, log_weights: NDArray[np.float64]) -> str:
 
 def _nonterminal(name: str) -> str:
     if re.fullmatch(_NONTERMINAL, name) is None or name == "->":
-        raise ArgumentError(f"NLTK's format has no way to write the nonterminal {name!r}; use json")
+        raise ArgumentError(
+            "format", f": nltk has no way to write the nonterminal {name!r}; use json"
+        )
     return name
 
 
 def _quoted(text: str) -> str:
     quote = "'" if "'" not in text else '"'
     if quote in text or "\n" in text or "\r" in text:
-        raise ArgumentError(f"NLTK's format has no way to write the terminal {text!r}; use json")
+        raise ArgumentError("format", f": nltk has no way to write the terminal {text!r}; use json")
     return f"{quote}{text}{quote}"

@@ -23,8 +23,9 @@ def written_weights(log_weights: NDArray[np.float64]) -> list[str]:
     bad = np.flatnonzero(tiny | np.isinf(weights))
     if len(bad):
         raise ArgumentError(
-            f"weights must be within the range of floats to be written. Got a log-weight of "
-            f"{log_weights[bad[0]]} at rule {bad[0]}; use json, or lines with log=True"
+            "format",
+            f": weights must be within the range of floats to be written. Got a log-weight of "
+            f"{log_weights[bad[0]]} at rule {bad[0]}; use json, or lines with log=True",
         )
     pairs = zip(weights.tolist(), log_weights.tolist(), strict=True)
     return [np.format_float_positional(_tidied(w, x), unique=True, trim="-") for w, x in pairs]

@@ -73,13 +73,16 @@ def write(table: RuleTable, log_weights: NDArray[np.float64]) -> str:
     """
     for text in (*table.nonterminals, *table.terminals):
         if not text or re.search(r"[ \t\n\r]", text):
-            raise ArgumentError(f"the WSJ format has no way to write the symbol {text!r}; use json")
+            raise ArgumentError(
+                "format", f": wsj has no way to write the symbol {text!r}; use json"
+            )
     words = np.bincount(table.owners, weights=table.rhs < 0, minlength=len(table))
     mixed = np.flatnonzero((words > 0) & (words < table.arities))
     if len(mixed):
         raise ArgumentError(
-            "the WSJ format has no rules that mix terminals and nonterminals. "
-            f"Got {table[int(mixed[0])]}; use json"
+            "format",
+            ": wsj has no rules that mix terminals and nonterminals. "
+            f"Got {table[int(mixed[0])]}; use json",
         )
     values = [repr(w) for w in log_weights.tolist()]
     names = [table.nonterminals[n] if n >= 0 else table.terminals[-1 - n] for n in table.rhs]

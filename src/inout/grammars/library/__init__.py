@@ -55,5 +55,5 @@ def _text(name: str, suffix: str, kind: str) -> str:
     if name not in known:
         close = get_close_matches(name, known, n=1, cutoff=0.4)
         hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
-        raise ArgumentError(f"no {kind} is called {name!r}; {hint}")
+        raise ArgumentError("name", f": no {kind} is called {name!r}; {hint}")
     return (files(__name__) / f"{name}{suffix}").read_text(encoding="utf-8")

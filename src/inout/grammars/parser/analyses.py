@@ -130,7 +130,9 @@ class Analyses:
         For grammars without cycles, and for sentences without brackets, scores and pruning.
         """
         if self.constrained or self.problem.beam or self.problem.rule_scores is not None:
-            raise ArgumentError("a forest has no brackets, rule_scores, pruning or beam. Got some")
+            raise ArgumentError(
+                None, "a forest has no brackets, rule_scores, pruning or beam. Got some"
+            )
         # Imported here: the deduction engine takes a while, and few ask for a forest.
         from inout.grammars.parser.forests import forest
 
@@ -149,7 +151,7 @@ class Analyses:
         if method == "min_risk":
             return self.min_risk(label)
         choices = ", ".join(map(repr, METHODS))
-        raise ArgumentError(f"method must be one of {choices}. Got {method!r:.80}")
+        raise ArgumentError("method", f"must be one of {choices}. Got {method!r:.80}")
 
     def best(self) -> Parse:
         """The tree of the largest weight (Viterbi)."""
@@ -198,7 +200,7 @@ class Analyses:
         `label` maps the grammar's symbols to the labels that count, None for those that do not.
         """
         if isinstance(self.words, Lattice):
-            raise ArgumentError("words must be a sentence for min_risk. Got a lattice")
+            raise ArgumentError("words", "must be a sentence for min_risk. Got a lattice")
         if self.problem.n == 0:
             return self.best()
         marginals, grammar = self.marginals(), self.problem.grammar

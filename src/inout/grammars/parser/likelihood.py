@@ -37,8 +37,8 @@ class Likelihood:
             check_words(words)
         if brackets is not None and len(brackets) != len(sentences):
             raise ArgumentError(
-                f"brackets must be one list for each of {len(sentences)} sentences. "
-                f"Got {len(brackets)}"
+                "brackets",
+                f"must be one list for each of {len(sentences)} sentences. Got {len(brackets)}",
             )
         self._size = len(table)
         self.form = NormalForm(table) if form is None else form

@@ -60,7 +60,7 @@ class Parser:
 
     def __init__(self, grammar: Grammar) -> None:
         if not isinstance(grammar, Grammar):
-            raise ArgumentError(f"grammar must be a Grammar. Got {type(grammar).__name__}")
+            raise ArgumentError("grammar", f"must be a Grammar. Got {type(grammar).__name__}")
         self.grammar = grammar
         self.form = NormalForm(grammar.rules)
         vocabulary = Vocabulary.from_terminals(grammar.terminals)
@@ -90,7 +90,7 @@ class Parser:
         """
         check_words(words)
         if not isinstance(beam, int | float) or not 0 <= beam < 1:
-            raise ArgumentError(f"beam must be at least 0 and less than 1. Got {beam!r}")
+            raise ArgumentError("beam", f"must be at least 0 and less than 1. Got {beam!r}")
         brackets = None if brackets is None else list(brackets)
         compiled = compile_sentences(
             [words], self.form, self.vocabulary, None if brackets is None else [brackets]
@@ -110,10 +110,10 @@ class Parser:
         shape = (n, n, len(self.grammar))
         if not isinstance(scores, Tensor) or tuple(scores.shape) != shape:
             got = list(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
-            raise ArgumentError(f"rule_scores must be a tensor {list(shape)}. Got {got}")
+            raise ArgumentError("rule_scores", f"must be a tensor {list(shape)}. Got {got}")
         upper = scores.detach()[torch.triu(torch.ones(n, n, dtype=torch.bool))]
         if bool((upper.isnan() | upper.isposinf()).any()):
-            raise ArgumentError("rule_scores must be finite or -inf. Got NaN or +inf")
+            raise ArgumentError("rule_scores", "must be finite or -inf. Got NaN or +inf")
         # Below the diagonal there are no spans; whatever stands there must not be seen.
         mask = torch.triu(torch.ones(n, n, dtype=torch.bool))[:, :, None]
         return torch.where(mask, scores.cpu().double(), 0.0)
@@ -214,7 +214,7 @@ class Parser:
     def _begins(self, words: Sequence[str]) -> Prefixes:
         check_words(words)
         if isinstance(words, Lattice):
-            raise ArgumentError("words must be a sentence to have prefixes. Got a lattice")
+            raise ArgumentError("words", "must be a sentence to have prefixes. Got a lattice")
         return self._prefixes.log_probs(compile_sentences([words], self.form, self.vocabulary))
 
     @cached_property

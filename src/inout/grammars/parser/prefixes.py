@@ -47,6 +47,7 @@ class SentencePrefixes:
             if not np.isfinite(total):
                 kind = "have no tree" if total == -np.inf else "sum to infinity"
                 raise ArgumentError(
+                    None,
                     "prefixes have probabilities only if the weights of all trees have a finite, "
                     f"positive sum. Those of this grammar {kind}; smaller weights of recursive "
                     "rules may help",

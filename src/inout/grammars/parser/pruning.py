@@ -34,7 +34,7 @@ class Pruning:
         self, parser: Coarse, threshold: float = 1e-4, label: Callable[[str], str | None] = str
     ) -> None:
         if not 0 < threshold < 1:
-            raise ArgumentError(f"threshold must be between 0 and 1. Got {threshold!r}")
+            raise ArgumentError("threshold", f"must be between 0 and 1. Got {threshold!r}")
         self.parser, self.threshold, self.label = parser, threshold, label
 
     def applied(self, words: Words, form: NormalForm, compiled: Compiled) -> Compiled:
@@ -53,7 +53,7 @@ class Pruning:
                 continue
             if coarse not in places:
                 raise ArgumentError(
-                    f"label must give symbols of the coarse grammar. Got {coarse!r} for {name!r}"
+                    "label", f"must give symbols of the coarse grammar. Got {coarse!r} for {name!r}"
                 )
             allowed[:, :, a] = likely[:, :, places[coarse]]
         flat = allowed.reshape(n * n, -1)

@@ -67,8 +67,9 @@ def _arc(row: Arc | Sequence[object]) -> Arc:
         good = False
     if not good:
         raise ArgumentError(
-            "an arc must be (source, target, word) or (source, target, word, log-weight), the "
-            f"target after the source, the log-weight no NaN or inf. Got {row!r:.80}"
+            "arcs",
+            ": an arc must be (source, target, word) or (source, target, word, log-weight), the "
+            f"target after the source, the log-weight no NaN or inf. Got {row!r:.80}",
         )
     return arc
 
@@ -126,11 +127,11 @@ def check_words(words: Any) -> None:
         return
     if isinstance(words, str) or not isinstance(words, Sequence):
         raise ArgumentError(
-            f"words must be a sequence of strings, as split() makes. Got {words!r:.80}"
+            "words", f"must be a sequence of strings, as split() makes. Got {words!r:.80}"
         )
     for place, word in enumerate(words):
         if not isinstance(word, str):
-            raise ArgumentError(f"words must be strings. Got {word!r:.80} at place {place}")
+            raise ArgumentError("words", f"must be strings. Got {word!r:.80} at place {place}")
 
 
 def known_form(words: Words, form: NormalForm, vocabulary: Vocabulary | None) -> list[str]:
@@ -238,7 +239,8 @@ def crossing_free(n: int, brackets: Brackets) -> NDArray[np.bool_]:
             good = False
         if not good:
             raise ArgumentError(
-                f"a bracket must be a pair (i, j) with 0 <= i < j <= {n}. Got {pair!r:.80}"
+                "brackets",
+                f": a bracket must be a pair (i, j) with 0 <= i < j <= {n}. Got {pair!r:.80}",
             )
         free &= ~(
             ((starts < low) & (low < ends) & (ends < high))

@@ -190,8 +190,9 @@ class UnaryClosure:
     def _log_star(self, x: Tensor) -> Tensor:
         if bool((x >= 0).any()):
             raise ArgumentError(
+                None,
                 "the weights of chains of unary rules must have a finite sum. They diverge: "
-                + self._cycle_names()
+                + self._cycle_names(),
             )
         # −log(1 − eˣ), whose digits are those of expm1 for x near 0.
         return -torch.where(x > -0.7, (-torch.expm1(x)).log(), torch.log1p(-torch.exp(x)))
@@ -199,8 +200,9 @@ class UnaryClosure:
     def _best_star(self, x: Tensor) -> Tensor:
         if bool((x > 1e-12).any()):
             raise ArgumentError(
+                None,
                 "there must be a best tree. Cycles of unary rules make trees better without end: "
-                + self._cycle_names()
+                + self._cycle_names(),
             )
         return torch.zeros_like(x)
 

@@ -44,8 +44,9 @@ class NullRules:
         if np.isposinf(values).any():
             names = [self.table.nonterminals[a] for a in np.flatnonzero(np.isposinf(values))]
             raise ArgumentError(
+                None,
                 "the weights of the trees without words must have a finite sum. It is infinite "
-                f"for {', '.join(names[:5])}"
+                f"for {', '.join(names[:5])}",
             )
         sums = torch.from_numpy(values)
         if not old.requires_grad:

@@ -39,7 +39,7 @@ def markovise(tree: Tree, markovisation: Markovisation) -> Tree:
     """
     if not isinstance(markovisation, Markovisation):
         raise ArgumentError(
-            f"must be a Markovisation. Got {type(markovisation).__name__}", argument="markovisation"
+            "markovisation", f"must be a Markovisation. Got {type(markovisation).__name__}"
         )
     nest = _nested_right if markovisation.direction == "right" else _nested_left
     made = like(tree, _checked(tree.label()), [])
@@ -84,8 +84,9 @@ def restore(tree: Tree) -> Tree:
     """
     if _OPEN in tree.label():
         raise ArgumentError(
-            f"the root must be a node of the original tree. Got the label {tree.label()!r}, "
-            "which binarisation gives to parts of a node"
+            "tree",
+            f": the root must be a node of the original tree. Got the label {tree.label()!r}, "
+            "which binarisation gives to parts of a node",
         )
     return rebuild(tree, _undone)[0]
 
@@ -148,7 +149,8 @@ def _remembering(label: str, siblings: list[str]) -> str:
 def _checked(label: str) -> str:
     if _PARENT in label or _OPEN in label:
         raise ArgumentError(
-            f"labels must not contain {_PARENT!r} or {_OPEN!r}, which binarisation uses itself. "
-            f"Got {label!r} instead"
+            "tree",
+            f": labels must not contain {_PARENT!r} or {_OPEN!r}, which binarisation uses itself. "
+            f"Got {label!r} instead",
         )
     return label

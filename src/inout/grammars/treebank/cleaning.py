@@ -115,7 +115,7 @@ def with_root(tree: Tree, root: str = "TOP") -> Tree:
     (TOP (S (VB go)))
     """
     if not root:
-        raise ArgumentError("root must be a label of at least one character. Got '' instead")
+        raise ArgumentError("root", "must be a label of at least one character. Got '' instead")
     copy = _copy(tree)
     if copy.label() in ROOTS or copy.label() == root:
         copy.set_label(root)

@@ -61,7 +61,8 @@ def _right_side(node: Tree) -> tuple[str, ...]:
     for child in node:
         if not isinstance(child, Tree):
             raise ArgumentError(
-                f"every word must have a tag of its own. Got the word {child!r} beside others "
-                f"below {node.label()!r}"
+                "trees",
+                f": every word must have a tag of its own. Got the word {child!r} beside others "
+                f"below {node.label()!r}",
             )
     return tuple(child.label() for child in node)

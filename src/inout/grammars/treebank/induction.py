@@ -32,12 +32,14 @@ def relative_frequencies(
     so that a tag's probabilities still sum to 1.
     """
     if unknown_threshold < 0:
-        raise ArgumentError(f"unknown_threshold must be 0 or more. Got {unknown_threshold} instead")
+        raise ArgumentError(
+            "unknown_threshold", f"must be 0 or more. Got {unknown_threshold} instead"
+        )
     if not 0 <= unknown_share <= 1:
-        raise ArgumentError(f"unknown_share must be from 0 to 1. Got {unknown_share} instead")
+        raise ArgumentError("unknown_share", f"must be from 0 to 1. Got {unknown_share} instead")
     made = list(trees)
     if not made:
-        raise ArgumentError("trees must hold at least one tree with words. Got none")
+        raise ArgumentError("trees", "must hold at least one tree with words. Got none")
     counts = count_productions(made)
     lexicon: Mapping[tuple[str, str], float] = counts.lexicon
     if unknown_share > 0:

@@ -134,7 +134,7 @@ class Scores:
         Lengths without sentences are left out.
         """
         if width < 1:
-            raise ArgumentError(f"width must be at least 1. Got {width} instead")
+            raise ArgumentError("width", f"must be at least 1. Got {width} instead")
         groups: dict[int, list[SentenceScore]] = {}
         for sentence in self.sentences:
             groups.setdefault(max(0, sentence.length - 1) // width, []).append(sentence)

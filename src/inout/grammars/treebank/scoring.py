@@ -96,8 +96,9 @@ def score(
         if tree is _MISSING or parse is _MISSING:
             which = "gold trees" if tree is _MISSING else "parses"
             raise ArgumentError(
+                None,
                 "there must be one parse (or None) for each gold tree. "
-                f"Got only {number - 1} {which} instead"
+                f"Got only {number - 1} {which} instead",
             )
         sentences.append(score_sentence(tree, parse, options))
     return Scores(tuple(sentences), options.count_failures)

@@ -27,7 +27,7 @@ def collapse_unary(
     (TOP+S+VP (VB go) (NP+NN home))
     """
     if not separator:
-        raise ArgumentError("separator must have at least one character. Got '' instead")
+        raise ArgumentError("separator", "must have at least one character. Got '' instead")
     top = None if root else tree
     return rebuild(tree, partial(_joined, separator=separator, tags=tags, top=top))[0]
 
@@ -38,8 +38,9 @@ def _joined(
     label = node.label()
     if separator in label:
         raise ArgumentError(
-            f"separator must be a text that no label contains, or the chains could not be told "
-            f"apart again. Got {separator!r}, which is in the label {label!r}"
+            "separator",
+            f"must be a text that no label contains, or the chains could not be told "
+            f"apart again. Got {separator!r}, which is in the label {label!r}",
         )
     # The child made here may have one word and yet be a chain; the old one tells.
     chain = len(node) == 1 and isinstance(node[0], Tree) and (tags or not is_preterminal(node[0]))

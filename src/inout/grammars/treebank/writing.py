@@ -47,7 +47,8 @@ def write_trees(path: str | Path, trees: Iterable[Tree]) -> None:
 def _checked(name: str, kind: str) -> str:
     if not name or _SEPARATOR.search(name):
         raise ArgumentError(
-            f"a {kind} in bracketed text must have at least one character, and no white space or "
-            f"brackets. Got {name!r} instead"
+            "tree",
+            f": a {kind} in bracketed text must have at least one character, and no white space or "
+            f"brackets. Got {name!r} instead",
         )
     return name

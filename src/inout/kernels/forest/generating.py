@@ -45,7 +45,7 @@ class _Arithmetic:
         elif isinstance(lanes, Truncated):
             shape, runs = list(lanes.shape), _runs(lanes.shape)
         else:
-            raise ArgumentError(f"lanes must be Truncated or Points. Got {type(lanes)}")
+            raise ArgumentError("lanes", f"must be Truncated or Points. Got {type(lanes)}")
         self.points = points.detach().cpu().to(dtype).contiguous().numpy()
         self.pointwise = isinstance(lanes, Points)
         self.size = lanes.size

@@ -140,9 +140,9 @@ def kbest(
     ([-2.0, -3.0], [0, 1, 2], [1, 0])
     """
     if not 0 <= root < len(item_weights):
-        raise ArgumentError(f"root must be an item, 0 to {len(item_weights) - 1}. Got {root}")
+        raise ArgumentError("root", f"must be an item, 0 to {len(item_weights) - 1}. Got {root}")
     if k < 0:
-        raise ArgumentError(f"k must be 0 or more. Got {k}")
+        raise ArgumentError("k", f"must be 0 or more. Got {k}")
     if root < num_axioms or k == 0 or best[root] == -np.inf:
         m = 0 if k == 0 or best[root] == -np.inf else 1
         return best[root : root + m].copy(), np.zeros(m + 1, np.int64), np.zeros(0, np.int64)

@@ -74,9 +74,9 @@ def sample(
     """
     n = len(roots)
     if n > 0 and not (roots.min() >= 0 and roots.max() < len(edge_offsets) - 1):
-        raise ArgumentError(f"roots must be items, 0 to {len(edge_offsets) - 2}. Got {roots}")
+        raise ArgumentError("roots", f"must be items, 0 to {len(edge_offsets) - 2}. Got {roots}")
     if not 0 <= seed < 2**64:
-        raise ArgumentError(f"seed must be in 0 to 2^64 - 1. Got {seed}")
+        raise ArgumentError("seed", f"must be in 0 to 2^64 - 1. Got {seed}")
     given = (
         num_axioms,
         (edge_offsets, tail_offsets, tails),

@@ -166,6 +166,6 @@ def checked_emissions(
     actions = int(columns.end_actions[columns.emission_rows >= 0].max(initial=0))
     if emissions.ndim != 2 or emissions.shape[0] < rows or emissions.shape[1] < actions:
         raise ArgumentError(
-            f"emissions must be [{rows}, {actions}] at least. Got {list(emissions.shape)}"
+            "emissions", f"must be [{rows}, {actions}] at least. Got {list(emissions.shape)}"
         )
     return emissions

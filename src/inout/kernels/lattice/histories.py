@@ -153,7 +153,8 @@ class Histories:
         longest = int(np.diff(offsets).max(initial=0))
         if longest > self.streams.depth:
             raise ArgumentError(
-                f"a history must have at most {self.streams.depth} symbols. Got {longest}"
+                "symbols",
+                f": a history must have at most {self.streams.depth} symbols. Got {longest}",
             )
         own = int(self._ranges[stream])
         numbers = np.where(symbols == self.BEGIN, own, symbols)
@@ -348,7 +349,9 @@ class Histories:
             and all(row.stop <= len(weights) for _, _, row in found.shared_items())
         )
         if not fits:
-            raise ArgumentError("keys, row_starts and weights of histories do not fit together")
+            raise ArgumentError(
+                "arrays", ": keys, row_starts and weights of histories do not fit together"
+            )
         found._weights = np.concatenate([weights, np.zeros(1024)])
         found._counts[histories.WEIGHTS] = len(weights)
         found._fill(keys, starts)

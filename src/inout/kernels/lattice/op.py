@@ -136,7 +136,7 @@ class Lattice:
         scores = np.ascontiguousarray(scores, np.float64)
         if scores.shape != self.scores.shape:
             raise ArgumentError(
-                f"scores must be {list(self.scores.shape)}. Got {list(scores.shape)}"
+                "scores", f"must be {list(self.scores.shape)}. Got {list(scores.shape)}"
             )
         values = np.empty(len(self.parents))
         passes.forward(self._arrays, scores, values)
@@ -153,7 +153,7 @@ class Lattice:
         columns, scores = self.columns, np.empty(len(self.scores))
         if weights.shape != (histories.num_weights,):
             raise ArgumentError(
-                f"weights must be [{histories.num_weights}]. Got {list(weights.shape)}"
+                "weights", f"must be [{histories.num_weights}]. Got {list(weights.shape)}"
             )
         scoring.score_edges(
             (columns.first_actions, columns.end_actions, columns.emission_rows),

@@ -53,9 +53,9 @@ def select(
     )  # fmt: skip
     bound = _checked_memory(memory, histories)
     if by not in _BY:
-        raise ArgumentError(f"by must be one of {', '.join(_BY)}. Got {by!r:.80}")
+        raise ArgumentError("by", f"must be one of {', '.join(_BY)}. Got {by!r:.80}")
     if (targets is None) != (by == "model"):
-        raise ArgumentError("targets are needed by 'target' and 'hybrid', and by them only")
+        raise ArgumentError("targets", "are needed by 'target' and 'hybrid', and by them only")
     emissions = checked_emissions(columns, emissions)
     rule = bound, float(escape), anchored, _BY[by]
     num_nodes, num_slots, num_edges, most_slots, most_elements = selection.bounds(
@@ -134,13 +134,14 @@ def _checked_sizes(columns: Columns, sizes: NDArray[Any] | int) -> Numbers:
     array = np.asarray(sizes)
     if array.dtype.kind not in "iu" or array.shape not in ((), (columns.size,)):
         raise ArgumentError(
-            f"sizes must be an integer, or integers [{columns.size}]. "
-            f"Got {array.dtype} {list(array.shape)}"
+            "sizes",
+            f"must be an integer, or integers [{columns.size}]. "
+            f"Got {array.dtype} {list(array.shape)}",
         )
     given = np.broadcast_to(array.astype(np.int64), (columns.size,)).copy()
     given[columns.firsts[1:] - 1] = 0
     if (given < 0).any():
-        raise ArgumentError(f"sizes must be at least 0. Got {int(given.min())}")
+        raise ArgumentError("sizes", f"must be at least 0. Got {int(given.min())}")
     return given
 
 
@@ -154,7 +155,8 @@ def _checked_memory(memory: int | None, histories: Histories) -> int:
     least = max(int(lengths[~silent].max(initial=0)), 1)
     if memory < least:
         raise ArgumentError(
-            f"memory must be at least {least}, as long as the longest history that has "
-            f"weights. Got {memory}"
+            "memory",
+            f"must be at least {least}, as long as the longest history that has "
+            f"weights. Got {memory}",
         )
     return memory

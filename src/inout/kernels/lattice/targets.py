@@ -21,11 +21,11 @@ def written_ranges(columns: Columns, targets: Targets) -> tuple[Numbers, int]:
     actions = int(columns.end_actions.max(initial=0))
     if len(targets.offsets) != columns.num_examples + 1:
         raise ArgumentError(
-            f"targets must have {columns.num_examples} strings. Got {len(targets.offsets) - 1}"
+            "targets", f"must have {columns.num_examples} strings. Got {len(targets.offsets) - 1}"
         )
     if len(targets.symbols) < actions:
         raise ArgumentError(
-            f"targets must have symbols of {actions} actions. Got {len(targets.symbols)}"
+            "targets", f"must have symbols of {actions} actions. Got {len(targets.symbols)}"
         )
     ranges = np.zeros((2, columns.size), np.int64)
     strings = targets.symbols, targets.strings, targets.offsets

@@ -45,7 +45,7 @@ class Ties:
         """(stream, the length of its histories) of all streams that have a function."""
         if len(self.functions) != len(streams.widths):
             raise ArgumentError(
-                f"functions must be {len(streams.widths)}, as streams. Got {len(self.functions)}"
+                "functions", f"must be {len(streams.widths)}, as streams. Got {len(self.functions)}"
             )
         own = np.arange(streams.num_actions)
         for s in self.streams:
@@ -53,8 +53,9 @@ class Ties:
             plain = not streams.pairs[s] and not streams.next_input[s]
             if len(used) != 1 or not plain or not np.array_equal(streams.symbols[s], own):
                 raise ArgumentError(
-                    f"stream {s} has a function: it must show all actions as they are, with "
-                    "histories of one length"
+                    "functions",
+                    f": stream {s} has a function: it must show all actions as they are, with "
+                    "histories of one length",
                 )
             yield s, int(used[0])
 

@@ -82,9 +82,9 @@ def _multiplicities(given: ArrayLike | None, log_weights: Array, what: str) -> A
     elif numbers.size == 0:
         numbers = numbers.astype(np.int64)
     if numbers.dtype != object and numbers.dtype.kind not in "ib":
-        raise ArgumentError(f"multiplicities of {what} must be integers. Got {numbers.dtype}")
+        raise ArgumentError(f"multiplicities of {what}", f"must be integers. Got {numbers.dtype}")
     if (numbers < 0).any():
-        raise ArgumentError(f"multiplicities of {what} must be 0 or more. Got {numbers.min()}")
+        raise ArgumentError(f"multiplicities of {what}", f"must be 0 or more. Got {numbers.min()}")
     return numbers
 
 

@@ -32,7 +32,7 @@ def kbest(passes: ParsingPasses, k: int) -> list[Trees]:
     [[[0, 3], [0, 1], [1, 3], [1, 2], [2, 3]], [[0, 3], [0, 2], [0, 1], [1, 2], [2, 3]]]
     """
     if k < 0:
-        raise ArgumentError(f"k must be 0 or more. Got {k}")
+        raise ArgumentError("k", f"must be 0 or more. Got {k}")
     rules, starts, lengths = passes.rules, passes.sentences.starts, passes.sentences.lengths
     results = [no_trees() for _ in lengths]
     problem, most = passes.best_problem, most_edges(passes)

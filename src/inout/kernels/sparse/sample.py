@@ -34,9 +34,9 @@ def sample(passes: ParsingPasses, count: int, seed: int) -> list[Trees]:
     True
     """
     if count < 0:
-        raise ArgumentError(f"count must be 0 or more. Got {count}")
+        raise ArgumentError("count", f"must be 0 or more. Got {count}")
     if not 0 <= seed < 2**64:
-        raise ArgumentError(f"seed must be in 0 to 2^64 - 1. Got {seed}")
+        raise ArgumentError("seed", f"must be in 0 to 2^64 - 1. Got {seed}")
     rules, starts, lengths = passes.rules, passes.sentences.starts, passes.sentences.lengths
     results = [no_trees() for _ in lengths]
     scaled, logs, most = passes.scaled_problem(), passes.log_problem, most_edges(passes)

@@ -103,8 +103,9 @@ class LatentAnalyses:
         checked_generator(generator)
         if not self.model.is_nonnegative:
             raise ArgumentError(
-                "model must have no negative parameters to draw trees from it. Got one that has, "
-                "as spectral learning makes them (`best_tree` works with it)"
+                "model",
+                "must have no negative parameters to draw trees from it. Got one that has, "
+                "as spectral learning makes them (`best_tree` works with it)",
             )
         if self.sign == 0:
             return []

@@ -21,7 +21,9 @@ Method = Literal["goodman", "min_risk", "max_rule"]
 def check_method(method: str) -> None:
     """Raise ArgumentError unless there is such a method."""
     if method not in get_args(Method):
-        raise ArgumentError(f"method must be one of {', '.join(get_args(Method))}. Got {method!r}")
+        raise ArgumentError(
+            "method", f"must be one of {', '.join(get_args(Method))}. Got {method!r}"
+        )
 
 
 def best_items(

@@ -74,12 +74,13 @@ class LatentParser:
     ) -> None:
         if not isinstance(grammar, LatentGrammar):
             raise ArgumentError(
-                "grammar must be a LatentGrammar (`LatentGrammar.load` reads a file, "
-                f"`TrainingSet.grammar` makes one of a model). Got {type(grammar).__name__}"
+                "grammar",
+                "must be a LatentGrammar (`LatentGrammar.load` reads a file, "
+                f"`TrainingSet.grammar` makes one of a model). Got {type(grammar).__name__}",
             )
         if threshold is not None and not 0 < threshold < 1:
             raise ArgumentError(
-                f"threshold must be between 0 and 1, or None for no pruning. Got {threshold!r}"
+                "threshold", f"must be between 0 and 1, or None for no pruning. Got {threshold!r}"
             )
         self.grammar, self.threshold = grammar, threshold
         self.coarse = CoarseGrammar(grammar.skeletal)
@@ -173,4 +174,4 @@ class LatentParser:
 
 def _refuse_text(words: Sequence[str]) -> None:
     if isinstance(words, str):
-        raise ArgumentError("words must be a sequence of words. Got a str; split it first")
+        raise ArgumentError("words", "must be a sequence of words. Got a str; split it first")

@@ -123,13 +123,13 @@ def fit_spectral(
 def _node_weights(trees: SkeletalTrees, weights: Vector | None) -> Vector:
     """The weight of each node, which is that of its tree."""
     if not len(trees):
-        raise ArgumentError("trees must hold at least one tree. Got none")
+        raise ArgumentError("trees", "must hold at least one tree. Got none")
     if weights is None:
         weights = np.ones(len(trees))
     if weights.shape != (len(trees),):
-        raise ArgumentError(f"weights must be [{len(trees)}]. Got {list(weights.shape)}")
+        raise ArgumentError("weights", f"must be [{len(trees)}]. Got {list(weights.shape)}")
     if not np.isfinite(weights).all() or (weights < 0).any() or not weights.sum() > 0:
-        raise ArgumentError("weights must be finite, at least 0, and not all 0")
+        raise ArgumentError("weights", "must be finite, at least 0, and not all 0")
     return np.asarray(weights, np.float64)[trees.trees]
 
 

@@ -47,7 +47,7 @@ class Features:
         """These but for the functions of some names."""
         unknown = set(names) - set(self.inside) - set(self.outside)
         if unknown:
-            raise ArgumentError(f"names must be of features. Got {', '.join(sorted(unknown))}")
+            raise ArgumentError("names", f"must be of features. Got {', '.join(sorted(unknown))}")
         return Features(
             {name: f for name, f in self.inside.items() if name not in names},
             {name: f for name, f in self.outside.items() if name not in names},

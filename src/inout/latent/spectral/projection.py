@@ -87,7 +87,9 @@ def decompose(
     rounding.
     """
     if solver not in get_args(Solver):
-        raise ArgumentError(f"solver must be one of {', '.join(get_args(Solver))}. Got {solver!r}")
+        raise ArgumentError(
+            "solver", f"must be one of {', '.join(get_args(Solver))}. Got {solver!r}"
+        )
     d, e = moments.shape
     rank = min(rank, d, e)
     if solver == "auto":

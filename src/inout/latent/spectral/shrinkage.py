@@ -37,9 +37,9 @@ class Shrinkage:
     def __post_init__(self) -> None:
         for name in ("first", "second", "third"):
             if not getattr(self, name) >= 0:
-                raise ArgumentError(f"{name} must be at least 0. Got {getattr(self, name)}")
+                raise ArgumentError(name, f"must be at least 0. Got {getattr(self, name)}")
         if not 0 <= self.forgetting <= 1:
-            raise ArgumentError(f"forgetting must be from 0 to 1. Got {self.forgetting}")
+            raise ArgumentError("forgetting", f"must be from 0 to 1. Got {self.forgetting}")
 
 
 NONE = Shrinkage(0.0, 0.0, 0.0, 0.0)

@@ -41,13 +41,15 @@ class Projecting:
         at_least("latent", self.latent, 1)
         for name in ("threshold", "fewest", "support"):
             if not getattr(self, name) >= 0:
-                raise ArgumentError(f"{name} must be at least 0. Got {getattr(self, name)}")
+                raise ArgumentError(name, f"must be at least 0. Got {getattr(self, name)}")
         if self.threshold >= 1:
-            raise ArgumentError(f"threshold must be below 1. Got {self.threshold}")
+            raise ArgumentError("threshold", f"must be below 1. Got {self.threshold}")
         if self.scaling is not None and not self.scaling >= 0:
-            raise ArgumentError(f"scaling must be at least 0, or None. Got {self.scaling}")
+            raise ArgumentError("scaling", f"must be at least 0, or None. Got {self.scaling}")
         if not self.worst_condition >= 1:
-            raise ArgumentError(f"worst_condition must be at least 1. Got {self.worst_condition}")
+            raise ArgumentError(
+                "worst_condition", f"must be at least 1. Got {self.worst_condition}"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +225,8 @@ def _keys(
         keys = np.asarray(function(trees))
         if keys.shape != trees.labels.shape or keys.dtype.kind not in "iu":
             raise ArgumentError(
-                f"feature {name!r} must give one integer for each of {len(trees.labels)} nodes. "
-                f"Got {keys.dtype} {list(keys.shape)}"
+                "functions",
+                f": feature {name!r} must give one integer for each of {len(trees.labels)} nodes. "
+                f"Got {keys.dtype} {list(keys.shape)}",
             )
         yield keys[order]

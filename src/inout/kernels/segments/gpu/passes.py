@@ -25,8 +25,9 @@ class GpuPasses:
     def __init__(self, potentials: Tensor, lengths: Tensor, *, keep: bool = True) -> None:
         if potentials.shape[3] > SEGMENTS_GPU_LABELS:
             raise ArgumentError(
-                f"on a GPU segments have at most {SEGMENTS_GPU_LABELS} labels. "
-                f'Got {potentials.shape[3]}; use tier="reference" or the CPU'
+                "log_potentials",
+                f": on a GPU segments have at most {SEGMENTS_GPU_LABELS} labels. "
+                f'Got {potentials.shape[3]}; use tier="reference" or the CPU',
             )
         # Here, because triton is only where GPUs are.
         from inout.kernels.segments.gpu import kernels
