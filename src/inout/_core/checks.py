@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
-
-import numpy as np
-from numpy.typing import NDArray
 
 from inout._core.errors import ArgumentError
 from inout._core.lazy import LazyModule
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
+    from numpy.typing import NDArray
 else:
-    torch = LazyModule("torch")
+    np, torch = LazyModule("numpy"), LazyModule("torch")
+
+
+def expect(holds: object, name: str, wanted: str, got: object) -> None:
+    """Raise unless what is wanted of an argument holds.
+
+    >>> expect(0 <= 2 <= 1, "share", "must be from 0 to 1", 2)
+    Traceback (most recent call last):
+    inout._core.errors.ArgumentError: share must be from 0 to 1. Got 2
+    """
+    if not holds:
+        raise ArgumentError(name, f"{wanted}. Got {got!r:.80}")
+
+
+def expect_one_of(name: str, value: object, known: Iterable[str]) -> None:
+    """Raise unless an argument is one of the known names."""
+    names = tuple(known)
+    expect(value in names, name, f"must be one of {', '.join(names)}", value)
+
+
+def expect_shape(name: str, array: Any, shape: Sequence[int]) -> None:
+    """Raise unless an array or tensor has this shape."""
+    if tuple(array.shape) != tuple(shape):
+        raise ArgumentError(name, f"must be {list(shape)}. Got {list(array.shape)}")
 
 
 def is_tensor(value: object) -> TypeGuard[torch.Tensor]:
@@ -31,7 +53,7 @@ def checked_log_weights(name: str, values: object, size: int) -> NDArray[np.floa
         array: NDArray[np.float64] = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ArgumentError(name, f"must be numbers. Got {values!r:.80}") from error
-    _refuse(name, array.shape, np.isnan(array) | (array == np.inf), array, size)
+    _refuse(name, np.isnan(array) | (array == np.inf), array, size)
     return array
 
 
@@ -48,14 +70,13 @@ def as_log_weights(
         values = values.float()
     if not values.is_floating_point():
         raise ArgumentError(name, f"must be a float tensor. Got {values.dtype}")
-    _refuse(name, values.shape, torch.isnan(values) | (values == torch.inf), values, size)
+    _refuse(name, torch.isnan(values) | (values == torch.inf), values, size)
     return values
 
 
-def _refuse(name: str, shape: Sequence[int], bad: Any, values: Any, size: int) -> None:
+def _refuse(name: str, bad: Any, values: Any, size: int) -> None:
     """Raise where the shape is not [size], or a value is bad."""
-    if tuple(shape) != (size,):
-        raise ArgumentError(name, f"must have shape [{size}]. Got {list(shape)}")
+    expect_shape(name, values, (size,))
     if bool(bad.any()):
         row = int(bad.argmax()) if isinstance(bad, np.ndarray) else int(bad.nonzero()[0, 0])
         raise ArgumentError(name, f"must be finite or -inf. Got {float(values[row])} at row {row}")

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Inexact, Int
 from torch import Tensor
 
+from inout._core.checks import expect_shape
 from inout._core.errors import ArgumentError
 from inout.distributions.arguments import (
     Lengths,
@@ -367,10 +368,8 @@ class HMM(LinearChain):
         if emission.ndim != 2 or 0 in emission.shape:
             raise ArgumentError("emission", f"must be [s v]. Got {list(emission.shape)}")
         s, v = emission.shape
-        if initial.shape != (s,):
-            raise ArgumentError("initial", f"must be {[s]}. Got {list(initial.shape)}")
-        if transition.shape != (s, s):
-            raise ArgumentError("transition", f"must be {[s, s]}. Got {list(transition.shape)}")
+        expect_shape("initial", initial, (s,))
+        expect_shape("transition", transition, (s, s))
         for name, given in (
             ("initial", initial),
             ("transition", transition),

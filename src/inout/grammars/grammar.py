@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from inout._core.checks import as_log_weights, checked_log_weights, is_tensor
+from inout._core.checks import as_log_weights, checked_log_weights, expect_shape, is_tensor
 from inout._core.errors import ArgumentError
 from inout._core.lazy import LazyModule, lazy_property
 from inout.grammars import formats, transforms
@@ -420,10 +420,7 @@ class Transformed:
         >>> trimmed.to_original(torch.tensor([2.0]))
         tensor([0., 2.])
         """
-        if counts.shape != (len(self.grammar),):
-            raise ArgumentError(
-                "counts", f"must have shape [{len(self.grammar)}]. Got {list(counts.shape)}"
-            )
+        expect_shape("counts", counts, (len(self.grammar),))
         base = self.original.log_weights.detach().clone().requires_grad_()
         new = self.transform.log_weights(base)
         if not new.requires_grad:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from inout._core.checks import expect
 from inout._core.errors import ArgumentError
 
 SUFFIXES = ("ed", "ing", "ion", "er", "est", "ly", "ity", "y", "al")
@@ -113,8 +114,7 @@ class Vocabulary:
 
         Threshold 0 keeps every word. One pass over the sentences.
         """
-        if threshold < 0:
-            raise ArgumentError("threshold", f"must be 0 or more. Got {threshold} instead")
+        expect(threshold >= 0, "threshold", "must be 0 or more", threshold)
         first: Counter[str] = Counter()
         later: Counter[str] = Counter()
         for sentence in sentences:

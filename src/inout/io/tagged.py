@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
+from inout._core.checks import expect
 from inout._core.errors import ArgumentError, FileError, Remedy
 from inout.io.column_features import column_features
 from inout.io.files import write_text
@@ -92,8 +93,7 @@ def parse_tagged(
     >>> [len(sequence) for sequence in parse_tagged(["A\\tx", "B\\tx", "", "", "A\\ty"])]
     [2, 1]
     """
-    if form not in ("features", "conll"):
-        raise ArgumentError("form", f'must be "features" or "conll". Got {form!r}')
+    expect(form in ("features", "conll"), "form", 'must be "features" or "conll"', form)
     made = _of_features if form == "features" else partial(_of_columns, columns or 1)
     block: list[tuple[int, str]] = []
     for number, line in enumerate(lines, 1):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from inout._core.checks import expect_shape
 from inout._core.errors import ArgumentError
 from inout.grammars.words import Vocabulary
 from inout.io.models import LATENT_GRAMMAR, has_key, made_of, read_model, write_model
@@ -89,8 +90,7 @@ def _grammar(arrays: dict[str, NDArray[Any]], content: dict[str, Any]) -> Latent
     names, words = tuple(content["nonterminals"]), tuple(content["words"])
     skeleton = Skeleton(names, words, arrays["binary"], arrays["lexical"])
     sizes = arrays["sizes"]
-    if sizes.shape != (len(names),):
-        raise ArgumentError("sizes", f"must be [{len(names)}]. Got {list(sizes.shape)}")
+    expect_shape("sizes", sizes, (len(names),))
     return LatentGrammar(
         LPCFG(Layout(skeleton, sizes), arrays["parameters"]),
         LPCFG(Layout(skeleton, 1), arrays["skeletal"]),

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inout._core.checks import as_log_weights
+from inout._core.checks import as_log_weights, expect_shape
 from inout._core.errors import ArgumentError
 from inout.grammars.tree import Tree
 from inout.latent.layout import Layout
@@ -45,10 +45,7 @@ class LPCFG:
     parameters: Vector  # [p], see `Layout`
 
     def __post_init__(self) -> None:
-        if self.parameters.shape != (self.layout.size,):
-            raise ArgumentError(
-                "parameters", f"must be [{self.layout.size}]. Got {list(self.parameters.shape)}"
-            )
+        expect_shape("parameters", self.parameters, (self.layout.size,))
         if not np.isfinite(self.parameters).all():
             raise ArgumentError("parameters", "must be finite. Got NaN or infinity")
 

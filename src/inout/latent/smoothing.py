@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from inout._core.checks import expect
 from inout._core.errors import ArgumentError
 from inout.latent.model import LPCFG
 
@@ -29,8 +30,7 @@ def smoothed(model: LPCFG, *, share: float = 0.01, lexical: float = 0.1) -> LPCF
             "Got one that has, as spectral learning makes them",
         )
     for name, value in (("share", share), ("lexical", lexical)):
-        if not 0 <= value <= 1:
-            raise ArgumentError(name, f"must be from 0 to 1. Got {value!r:.80}")
+        expect(0 <= value <= 1, name, "must be from 0 to 1", value)
     layout, found = model.layout, model.parameters.copy()
     parts = [(layout.lexical(found, rule), lexical) for rule in range(len(layout.skeleton.lexical))]
     parts += [(layout.block(found, rule), share) for rule in range(len(layout.skeleton.binary))]

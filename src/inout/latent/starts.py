@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from inout._core.checks import at_least
+from inout._core.checks import at_least, expect
 from inout._core.errors import ArgumentError
 from inout._core.randomness import checked_generator
 from inout.latent.layout import MOST_VALUES, Layout
@@ -98,8 +98,7 @@ def split(
     noise reproducible; by default torch's own is used.
     """
     source = checked_generator(generator)
-    if not 0 <= noise < 1:
-        raise ArgumentError("noise", f"must be at least 0 and below 1. Got {noise!r:.80}")
+    expect(0 <= noise < 1, "noise", "must be at least 0 and below 1", noise)
     if noise > 0 and not model.is_nonnegative:
         raise ArgumentError(
             "model",

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
-from inout._core.checks import at_least
+from inout._core.checks import at_least, expect_one_of
 from inout._core.errors import ArgumentError
 from inout.contexts.alignments.actions import action_targets, alignment_actions
 from inout.contexts.alignments.model import AlignmentModel
@@ -112,10 +112,7 @@ def fit_alignment(
     | A | B  | A |
     | x | yy | x |
     """
-    if strategy not in get_args(Strategy):
-        raise ArgumentError(
-            "strategy", f"must be one of {', '.join(get_args(Strategy))}. Got {strategy!r}"
-        )
+    expect_one_of("strategy", strategy, get_args(Strategy))
     if not inputs or len(inputs) != len(outputs):
         raise ArgumentError(
             None,

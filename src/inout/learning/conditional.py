@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inout._core.checks import as_log_weights, at_least
+from inout._core.checks import as_log_weights, at_least, expect
 from inout._core.errors import ArgumentError
 from inout.learning.arguments import (
     checked_array,
@@ -96,8 +96,7 @@ def fit_conditional(
         raise ArgumentError("log_partition", f"must be a function. Got {log_partition!r:.80}")
     counts = _checked_observed(observed)
     weights = as_log_weights("initial", initial, len(counts)).detach().cpu().double().clone()
-    if method not in ("lbfgs", "adam"):
-        raise ArgumentError("method", f"must be lbfgs or adam. Got {method!r:.80}")
+    expect(method in ("lbfgs", "adam"), "method", "must be lbfgs or adam", method)
     problem = _Problem(
         log_partition=log_partition,
         observed=counts,
@@ -169,8 +168,7 @@ class _Problem:
         free = weights.detach().clone().requires_grad_()
         with torch.enable_grad():
             log_z = self.log_partition(self.full(free))
-            if log_z.ndim != 1:
-                raise ArgumentError("log_partition", f"must give [b]. Got {list(log_z.shape)}")
+            expect(log_z.ndim == 1, "log_partition", "must give [b]", list(log_z.shape))
             bad = ~log_z.isfinite()
             if bool(bad.any()):
                 place = int(bad.nonzero()[0, 0])

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from inout._core.checks import at_least
+from inout._core.checks import at_least, expect
 from inout._core.errors import ArgumentError
 from inout.contexts.history_features import HistoryFeature, checked_features, described
 from inout.contexts.model import ContextModel
@@ -75,8 +75,7 @@ def fit_contexts(
 
     Steinhardt & Liang (2015), section 5.
     """
-    if method not in ("adagrad", "lbfgs"):
-        raise ArgumentError("method", f"must be adagrad or lbfgs. Got {method!r:.80}")
+    expect(method in ("adagrad", "lbfgs"), "method", "must be adagrad or lbfgs", method)
     labels = _checked_labels(sequences, tags)
     functions = checked_features(history_features)
     order, size = at_least("order", order, 1), at_least("size", size, 0)
@@ -100,8 +99,7 @@ def fit_contexts(
     )
     l2 = checked_number("l2", l2, 0.0)
     if method == "adagrad":
-        if l2:
-            raise ArgumentError("l2", f"is for lbfgs. Got {l2}")
+        expect(not l2, "l2", "is for lbfgs", l2)
         step = checked_number("step", step, 0.0, above=True)
         return training.adagrad(step, checked_number("delta", delta, 0.0, above=True))
     return fit_lbfgs(training, l2)

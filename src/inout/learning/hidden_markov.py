@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from inout._core.checks import as_log_weights, at_least
+from inout._core.checks import as_log_weights, at_least, expect_shape
 from inout._core.errors import ArgumentError
 from inout._core.randomness import checked_generator
 from inout.distributions import HMM
@@ -60,8 +60,7 @@ class HiddenMarkovModel:
             raise ArgumentError("emission", f"must be [s v]. Got {list(emission.shape)}")
         s = emission.shape[0]
         for name, wanted in (("initial", (s,)), ("transition", (s, s))):
-            if given[name].shape != wanted:
-                raise ArgumentError(name, f"must be {list(wanted)}. Got {list(given[name].shape)}")
+            expect_shape(name, given[name], wanted)
         self._initial, self._transition, self._emission = (
             part.to(torch.float64, copy=True) for part in given.values()
         )

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from inout._core.checks import expect_one_of, expect_shape
 from inout._core.errors import ArgumentError
 from inout.distributions.base import StructuredDistribution
 from inout.moments.positions import label_marginals
@@ -46,8 +47,7 @@ def expectation_criterion(
     random fields" (2008); Azuma & Matsumoto, "A generalization of forward-backward algorithm",
     equations 42-48.
     """
-    if divergence not in DIVERGENCES:
-        raise ArgumentError("divergence", f"must be one of {DIVERGENCES}. Got {divergence!r}")
+    expect_one_of("divergence", divergence, DIVERGENCES)
     means, counts = _means(d, tokens)
     targets = _checked_targets(targets, means)
     if divergence == "squared":
@@ -60,10 +60,7 @@ def expectation_criterion(
         losses = torch.where(wanted & never, torch.inf, terms).sum(-1)
     losses = torch.where(counts > 0, losses, 0.0)
     if weights is not None:
-        if weights.shape != losses.shape:
-            raise ArgumentError(
-                "weights", f"must be {list(losses.shape)}. Got {list(weights.shape)}"
-            )
+        expect_shape("weights", weights, losses.shape)
         losses = torch.where(weights == 0, 0.0, losses) * weights.to(losses)
     return losses.sum()
 
@@ -124,8 +121,7 @@ def _places(
 
 
 def _checked_targets(targets: Tensor, means: Tensor) -> Tensor:
-    if targets.shape != means.shape:
-        raise ArgumentError("targets", f"must be {list(means.shape)}. Got {list(targets.shape)}")
+    expect_shape("targets", targets, means.shape)
     off = (targets.detach().double().sum(-1) - 1).abs()
     if bool((targets < 0).any()) or not bool((off <= 1e-4).all()):
         raise ArgumentError(

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from inout._core.checks import at_least
+from inout._core.checks import at_least, expect, expect_one_of
 from inout._core.errors import ArgumentError
 from inout.distributions.arguments import broadcasts
 from inout.distributions.base import Potentials, StructuredDistribution
@@ -73,10 +73,8 @@ def expected_f(
     Azuma & Matsumoto, "A generalization of forward-backward algorithm", equations 49-53; Jansche,
     "Maximum expected F-measure training of logistic regression models" (2005).
     """
-    if method not in METHODS:
-        raise ArgumentError("method", f"must be one of {METHODS}. Got {method!r}")
-    if not 0 <= gamma <= 1e100:
-        raise ArgumentError("gamma", f"must be a number from 0 to 1e100. Got {gamma}")
+    expect_one_of("method", method, METHODS)
+    expect(0 <= gamma <= 1e100, "gamma", "must be a number from 0 to 1e100", gamma)
     right, counted = additive(d, "correct", correct), additive(d, "size", size)
     _refuse_uncountable(correct, size)
     gold = _checked_gold(d, gold_size)

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Inexact
 from torch import Tensor
 
-from inout._core.errors import ArgumentError
+from inout._core.checks import expect
 from inout.semirings.algebra import Algebra
 
 
@@ -34,8 +34,7 @@ class Expectation(Algebra):
     d: int
 
     def __post_init__(self) -> None:
-        if self.d < 0:
-            raise ArgumentError("d", f"must be at least 0. Got {self.d} instead.")
+        expect(self.d >= 0, "d", "must be at least 0", self.d)
 
     @property
     def shape(self) -> tuple[int, ...]:

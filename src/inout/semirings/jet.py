@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Inexact, Int
 from torch import Tensor
 
-from inout._core.errors import ArgumentError
+from inout._core.checks import expect_shape
 from inout.semirings.polynomial import Polynomial
 from inout.semirings.tensor import TensorSemiring, segment_max
 
@@ -95,10 +95,7 @@ class Jet(TensorSemiring):
     ) -> Inexact[Tensor, "n ..."]:
         size = len(log_weights)
         values = log_weights.new_zeros(size, len(self.orders)) if values is None else values
-        if values.shape != (size, len(self.orders)):
-            raise ArgumentError(
-                "values", f"must have shape {(size, len(self.orders))}. Got {tuple(values.shape)}"
-            )
+        expect_shape("values", values, (size, len(self.orders)))
         result = self.one(size)
         for k, value in enumerate(values.unbind(1)):
             if self.orders[k]:

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Inexact
 from torch import Tensor
 
+from inout._core.checks import expect_one_of
 from inout._core.errors import ArgumentError, PrecisionError
 from inout.series import powers
 from inout.series.circle import by_circle
@@ -75,10 +76,8 @@ def moments(
 ) -> Moments:
     """All moments up to `orders`, with at least the precision asked for."""
     orders = checked_orders(orders, generating.num_functions)
-    if kind not in KINDS:
-        raise ArgumentError("kind", f"must be one of {', '.join(KINDS)}. Got {kind!r}")
-    if method not in METHODS:
-        raise ArgumentError("method", f"must be one of {', '.join(METHODS)}. Got {method!r}")
+    expect_one_of("kind", kind, KINDS)
+    expect_one_of("method", method, METHODS)
     if precision is not None and not 0 < precision < 1:
         raise ArgumentError("precision", f"must be between 0 and 1, or None. Got {precision}")
     single = len(orders) == 1 and not generating.is_complex

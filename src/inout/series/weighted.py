@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Inexact
 from torch import Tensor
 
-from inout._core.errors import ArgumentError
+from inout._core.checks import expect
 from inout.series import powers as power_series
 from inout.series.accuracy import rounding
 from inout.series.generating import Generating
@@ -30,8 +30,7 @@ def weighted_gradients(
     all elements of the batch, each with inputs of its own. Call it where gradients are enabled;
     with `keep` the results have one.
     """
-    if kind not in ("raw", "central"):
-        raise ArgumentError("kind", f'must be "raw" or "central". Got {kind!r}')
+    expect(kind in ("raw", "central"), "kind", 'must be "raw" or "central"', kind)
     orders = checked_orders(powers, generating.num_functions)
     series, units = Truncated(orders), generating.magnitudes
     x, _ = generating.about(kind).relative(series, units)

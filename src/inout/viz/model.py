@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from inout._core.checks import expect
 from inout._core.errors import ArgumentError
 
 NodeId: TypeAlias = int | str
@@ -88,8 +89,7 @@ class Graph:
             )
         for edge in self.edges:
             for name in (edge.head, *edge.tails):
-                if name not in levels:
-                    raise ArgumentError("edges", f"must join nodes of the graph. Got {name!r}")
+                expect(name in levels, "edges", "must join nodes of the graph", name)
             for tail in edge.tails:
                 if levels[tail] >= levels[edge.head]:
                     raise ArgumentError(
@@ -103,8 +103,7 @@ class Graph:
                     None, f"the whole must not be less than its part. Got {whole} instead"
                 )
         for goal in self.goals:
-            if goal not in levels:
-                raise ArgumentError("goals", f"must be nodes of the graph. Got {goal!r}")
+            expect(goal in levels, "goals", "must be nodes of the graph", goal)
 
     def _roots(self) -> tuple[NodeId, ...]:
         used = {tail for edge in self.edges for tail in edge.tails}
@@ -114,5 +113,4 @@ class Graph:
 
 
 def _check_kind(kind: str) -> None:
-    if kind not in ("item", "axiom"):
-        raise ArgumentError("kind", f"must be 'item' or 'axiom'. Got {kind!r} instead")
+    expect(kind in ("item", "axiom"), "kind", "must be 'item' or 'axiom'", kind)

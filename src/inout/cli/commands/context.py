@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from inout._core.checks import expect
 from inout._core.errors import ArgumentError
 from inout.cli.commands.options import (
     JsonOption,
@@ -296,10 +297,7 @@ def _memory(given: str | None, order: int, beam: bool) -> int | str | None:
         return "order"
     if given == NO_BOUND:
         return None
-    if beam:
-        raise ArgumentError(
-            "--memory", f"must be none with --beam, which remembers all. Got {given!r}"
-        )
+    expect(not beam, "--memory", "must be none with --beam, which remembers all", given)
     least = max(order - 1, 1)
     if not given.isascii() or not given.isdigit() or int(given) < least:
         raise ArgumentError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from inout._core.checks import expect
 from inout._core.errors import ArgumentError
 from inout.cli.commands.options import (
     FORMATS,
@@ -83,8 +84,7 @@ def em(
     check_seed(seed)
     count("--restarts", restarts, 0)
     count("--max-words", max_words, 1)
-    if not tolerance >= 0:
-        raise ArgumentError("--tolerance", f"must be at least 0. Got {tolerance}")
+    expect(tolerance >= 0, "--tolerance", "must be at least 0", tolerance)
     if prior is not None and alpha is not None:
         raise ArgumentError(None, "give --prior or --alpha, not both")
     with status() as line:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from inout._core.checks import expect
 from inout._core.errors import ArgumentError
 from inout.cli.names import did_you_mean
 
@@ -105,8 +106,7 @@ def check_seed(given: int | None) -> None:
 
 def count(option: str, given: int, least: int, most: int | None = None) -> int:
     """`given` where it is neither too small nor too large."""
-    if given < least:
-        raise ArgumentError(option, f"must be at least {least}. Got {given}")
+    expect(given >= least, option, f"must be at least {least}", given)
     if most is not None and given > most:
         raise ArgumentError(option, f"must be at most {most}. Got {given}")
     return given
@@ -114,8 +114,7 @@ def count(option: str, given: int, least: int, most: int | None = None) -> int:
 
 def share(option: str, given: float) -> float:
     """`given` where it is a probability."""
-    if not 0 <= given <= 1:
-        raise ArgumentError(option, f"must be from 0 to 1. Got {given}")
+    expect(0 <= given <= 1, option, "must be from 0 to 1", given)
     return given
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
+from inout._core.checks import expect
 from inout._core.errors import ArgumentError
 from inout.cli.commands.options import (
     MAX_WORDS,
@@ -232,8 +233,7 @@ def _threshold(given: str) -> float | None:
         value = float(given)
     except ValueError:
         value = -1.0
-    if not 0 <= value < 1:
-        raise ArgumentError(
-            "--threshold", f"must be a number of at least 0 and below 1, or none. Got {given!r}"
-        )
+    expect(
+        0 <= value < 1, "--threshold", "must be a number of at least 0 and below 1, or none", given
+    )
     return value or None

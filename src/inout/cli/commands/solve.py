@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
+from inout._core.checks import expect
 from inout._core.errors import ArgumentError
 from inout.cli.commands.options import HtmlOption, argument, count, flag, option
 from inout.cli.progress import status
@@ -126,8 +127,7 @@ def solve(
 
 def _pair(name: str, text: str, what: str) -> tuple[str, str]:
     relation, equals, value = text.partition("=")
-    if not relation or not equals or not value:
-        raise ArgumentError(name, f"must look like NAME={what}. Got {text!r}")
+    expect(relation and equals and value, name, f"must look like NAME={what}", text)
     return relation, value
 
 

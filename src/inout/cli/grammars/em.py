@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from inout._core.checks import expect
 from inout._core.errors import ArgumentError, FileError, Remedy
 from inout.cli import formats
 from inout.cli.formats import number
@@ -178,13 +179,11 @@ def trained_grammar(result: EMResult[Any]) -> Grammar:
 
 def _prior(amount: float | None, alpha: float | None) -> Prior | None:
     if alpha is not None:
-        if not alpha > 0:
-            raise ArgumentError("--alpha", f"must be above 0. Got {alpha}")
+        expect(alpha > 0, "--alpha", "must be above 0", alpha)
         return Dirichlet(alpha)
     if amount is None:
         return None
-    if not amount >= 0:
-        raise ArgumentError("--prior", f"must be at least 0. Got {amount}")
+    expect(amount >= 0, "--prior", "must be at least 0", amount)
     return Additive(amount)
 
 

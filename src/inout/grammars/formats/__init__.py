@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from inout._core.checks import expect, expect_one_of
 from inout._core.errors import ArgumentError
 from inout._core.errors import GrammarError as GrammarError
 from inout.grammars.formats import json, lines, nltk, wsj
@@ -46,8 +47,7 @@ def read(
     log: bool | None = None,
 ) -> Reading:
     """The rules and log-weights of a text; the format is detected by default."""
-    if duplicates not in get_args(Duplicates):
-        raise ArgumentError("duplicates", f'must be "error" or "add". Got {duplicates!r}')
+    expect(duplicates in get_args(Duplicates), "duplicates", 'must be "error" or "add"', duplicates)
     chosen = detect(source) if format is None else _known(format)
     options: dict[str, Any] = {"start": start, "duplicates": duplicates}
     if chosen == "lines":
@@ -123,6 +123,5 @@ def format_of_path(path: str) -> Format:
 
 
 def _known(format: str) -> Format:
-    if format not in _READERS:
-        raise ArgumentError("format", f"must be one of {', '.join(_READERS)}. Got {format!r}")
+    expect_one_of("format", format, _READERS)
     return format  # type: ignore[return-value]

@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from inout._core.checks import expect
 from inout._core.errors import ArgumentError
 from inout.grammars.parser.analyses import Analyses
 from inout.grammars.parser.normal_form import NormalForm
@@ -33,8 +34,7 @@ class Pruning:
     def __init__(
         self, parser: Coarse, threshold: float = 1e-4, label: Callable[[str], str | None] = str
     ) -> None:
-        if not 0 < threshold < 1:
-            raise ArgumentError("threshold", f"must be between 0 and 1. Got {threshold!r}")
+        expect(0 < threshold < 1, "threshold", "must be between 0 and 1", threshold)
         self.parser, self.threshold, self.label = parser, threshold, label
 
     def applied(self, words: Words, form: NormalForm, compiled: Compiled) -> Compiled:

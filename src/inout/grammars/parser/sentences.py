@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from inout._core.checks import expect
 from inout._core.errors import ArgumentError
 from inout.grammars.parser.normal_form import FormWeights, NormalForm
 from inout.grammars.words import Vocabulary
@@ -237,11 +238,7 @@ def crossing_free(n: int, brackets: Brackets) -> NDArray[np.bool_]:
             good = _is_int(low) and _is_int(high) and 0 <= low < high <= n
         except (TypeError, ValueError):
             good = False
-        if not good:
-            raise ArgumentError(
-                "brackets",
-                f": a bracket must be a pair (i, j) with 0 <= i < j <= {n}. Got {pair!r:.80}",
-            )
+        expect(good, "brackets", f": a bracket must be a pair (i, j) with 0 <= i < j <= {n}", pair)
         free &= ~(
             ((starts < low) & (low < ends) & (ends < high))
             | ((low < starts) & (starts < high) & (high < ends))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import log
 from typing import TypeVar
 
+from inout._core.checks import expect
 from inout._core.errors import ArgumentError
 from inout.grammars.markovisation import Markovisation
 from inout.grammars.rule import Rule, Terminal
@@ -31,12 +32,8 @@ def relative_frequencies(
     of its count goes to its class (`words.signature`: UNK-LC-ed) and the rest to the word itself,
     so that a tag's probabilities still sum to 1.
     """
-    if unknown_threshold < 0:
-        raise ArgumentError(
-            "unknown_threshold", f"must be 0 or more. Got {unknown_threshold} instead"
-        )
-    if not 0 <= unknown_share <= 1:
-        raise ArgumentError("unknown_share", f"must be from 0 to 1. Got {unknown_share} instead")
+    expect(unknown_threshold >= 0, "unknown_threshold", "must be 0 or more", unknown_threshold)
+    expect(0 <= unknown_share <= 1, "unknown_share", "must be from 0 to 1", unknown_share)
     made = list(trees)
     if not made:
         raise ArgumentError("trees", "must hold at least one tree with words. Got none")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from inout._core.errors import ArgumentError
+from inout._core.checks import expect
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +133,7 @@ class Scores:
 
         Lengths without sentences are left out.
         """
-        if width < 1:
-            raise ArgumentError("width", f"must be at least 1. Got {width} instead")
+        expect(width >= 1, "width", "must be at least 1", width)
         groups: dict[int, list[SentenceScore]] = {}
         for sentence in self.sentences:
             groups.setdefault(max(0, sentence.length - 1) // width, []).append(sentence)

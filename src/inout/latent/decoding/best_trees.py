@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from inout._core.errors import ArgumentError
+from inout._core.checks import expect_one_of
 from inout.kernels.latent.cpu import decode
 from inout.kernels.latent.op import BlockPasses
 from inout.latent.decoding.labels import ConstituentTable
@@ -20,10 +20,7 @@ Method = Literal["goodman", "min_risk", "max_rule"]
 
 def check_method(method: str) -> None:
     """Raise ArgumentError unless there is such a method."""
-    if method not in get_args(Method):
-        raise ArgumentError(
-            "method", f"must be one of {', '.join(get_args(Method))}. Got {method!r}"
-        )
+    expect_one_of("method", method, get_args(Method))
 
 
 def best_items(

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from inout._core.checks import expect_shape
 from inout._core.errors import ArgumentError
 from inout.latent.model import LPCFG
 from inout.latent.spectral.features import DEFAULT, Features
@@ -126,8 +127,7 @@ def _node_weights(trees: SkeletalTrees, weights: Vector | None) -> Vector:
         raise ArgumentError("trees", "must hold at least one tree. Got none")
     if weights is None:
         weights = np.ones(len(trees))
-    if weights.shape != (len(trees),):
-        raise ArgumentError("weights", f"must be [{len(trees)}]. Got {list(weights.shape)}")
+    expect_shape("weights", weights, (len(trees),))
     if not np.isfinite(weights).all() or (weights < 0).any() or not weights.sum() > 0:
         raise ArgumentError("weights", "must be finite, at least 0, and not all 0")
     return np.asarray(weights, np.float64)[trees.trees]

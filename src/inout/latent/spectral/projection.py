@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from inout._core.errors import ArgumentError
+from inout._core.checks import expect_one_of
 from inout._core.randomness import checked_generator
 
 Vector = NDArray[np.float64]
@@ -86,10 +86,7 @@ def decompose(
     the largest size positive on the left, so that the answer depends on the generator alone, up to
     rounding.
     """
-    if solver not in get_args(Solver):
-        raise ArgumentError(
-            "solver", f"must be one of {', '.join(get_args(Solver))}. Got {solver!r}"
-        )
+    expect_one_of("solver", solver, get_args(Solver))
     d, e = moments.shape
     rank = min(rank, d, e)
     if solver == "auto":

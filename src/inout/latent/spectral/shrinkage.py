@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from inout._core.checks import expect
 from inout._core.errors import ArgumentError
 
 Vector = NDArray[np.float64]
@@ -38,8 +39,7 @@ class Shrinkage:
         for name in ("first", "second", "third"):
             if not getattr(self, name) >= 0:
                 raise ArgumentError(name, f"must be at least 0. Got {getattr(self, name)}")
-        if not 0 <= self.forgetting <= 1:
-            raise ArgumentError("forgetting", f"must be from 0 to 1. Got {self.forgetting}")
+        expect(0 <= self.forgetting <= 1, "forgetting", "must be from 0 to 1", self.forgetting)
 
 
 NONE = Shrinkage(0.0, 0.0, 0.0, 0.0)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from inout._core.checks import at_least
+from inout._core.checks import at_least, expect
 from inout._core.errors import ArgumentError
 from inout.latent.spectral.features import FeatureFunction, Features
 from inout.latent.spectral.matrices import feature_matrix
@@ -42,14 +42,12 @@ class Projecting:
         for name in ("threshold", "fewest", "support"):
             if not getattr(self, name) >= 0:
                 raise ArgumentError(name, f"must be at least 0. Got {getattr(self, name)}")
-        if self.threshold >= 1:
-            raise ArgumentError("threshold", f"must be below 1. Got {self.threshold}")
+        expect(self.threshold < 1, "threshold", "must be below 1", self.threshold)
         if self.scaling is not None and not self.scaling >= 0:
             raise ArgumentError("scaling", f"must be at least 0, or None. Got {self.scaling}")
-        if not self.worst_condition >= 1:
-            raise ArgumentError(
-                "worst_condition", f"must be at least 1. Got {self.worst_condition}"
-            )
+        expect(
+            self.worst_condition >= 1, "worst_condition", "must be at least 1", self.worst_condition
+        )
 
 
 @dataclass(frozen=True, eq=False)
