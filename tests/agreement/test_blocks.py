@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch.autograd import grad
 
-from inout.kernels.latent.arrays import BlockGraph
-from inout.kernels.latent.cpu.blocks import NOTHING
+from inout.kernels.latent.arrays import BlockGraph, WideVectors
 from inout.kernels.latent.op import BlockPasses
 from inout.kernels.latent.reference import log_partitions
-from inout.kernels.latent.wide import WidePasses
+from inout.kernels.latent.sweeps import Sweeps
+from inout.kernels.limits import LATENT_NOTHING
 from inout.latent.graphs import Chart, block_rules, chart_of_sentence, graph_of_trees
 from inout.latent.layout import Layout
 from inout.latent.skeleton import Skeleton
@@ -79,15 +79,18 @@ def check(layout: Layout, graph: BlockGraph, parameters: Vector) -> None:
     found = np.zeros(layout.size)
     passes.add_gradient(weights, found)
     assert_close(found, exact, rtol=1e-8, atol=1e-8)
-    wide = WidePasses(rules, graph, parameters, np.ones(graph.num_owners, np.bool_))
+    wide = Sweeps(rules, graph, parameters, WideVectors, np.ones(graph.num_owners, np.bool_))
     mantissas, powers = wide.partitions
     with np.errstate(divide="ignore"):
         assert_close(np.log(np.abs(mantissas)) + powers * np.log(2), expected)
     again = np.zeros(layout.size)
-    wide.add_gradient(weights, again)
+    outs = wide.outside(weights).outs
+    wide.add_ends(weights, outs, again)
+    wide.add_groups(np.arange(len(graph.heads)), outs, again)
     assert_close(again, exact, rtol=1e-8, atol=1e-8)
-    assert_close(wide.expected_items, passes.expected_items, rtol=1e-8, atol=1e-8)
-    assert_close(wide.expected_edges, passes.expected_edges, rtol=1e-8, atol=1e-8)
+    found = wide.outside(np.ones(graph.num_owners), expected=True)
+    assert_close(found.items, passes.expected_items, rtol=1e-8, atol=1e-8)
+    assert_close(found.edges, passes.expected_edges, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize("sign", [0.0, -0.5])
@@ -124,9 +127,9 @@ def test_several_sentences_in_one_graph() -> None:
 def test_the_largest_entry_of_a_vector_is_from_a_half_to_one() -> None:
     layout, chart, parameters = random_chart(3, 7, -0.5)
     passes = BlockPasses(block_rules(layout), chart.graph, parameters)
-    values, exponents = passes.inside
-    tops = np.maximum.reduceat(np.abs(values), passes.starts[:-1])
-    made = exponents > NOTHING
+    starts, values, exponents = passes.narrow.inside.values
+    tops = np.maximum.reduceat(np.abs(values), starts[:-1])
+    made = exponents > LATENT_NOTHING
     assert made.any()
     assert ((tops[made] >= 0.5) & (tops[made] < 1.0)).all()
     assert not tops[~made].any()

@@ -114,10 +114,10 @@ KERNELS = (
     ),
     Fault(
         "latent-exponent-of-one-child",
-        file="kernels/latent/cpu/blocks.py",
-        function="sum_of_edges",
-        text="exponent = exponents[left] + exponents[right]",
-        instead="exponent = exponents[left] + exponents[left]",
+        file="kernels/latent/cpu/arithmetic.py",
+        function="",
+        text="first, second, total = vectors.exponents[left], vectors.exponents[right],",
+        instead="first, second, total = vectors.exponents[left], vectors.exponents[left],",
         tests=("tests/oracle/test_latent_charts.py", "-k", "agrees"),
     ),
     Fault(

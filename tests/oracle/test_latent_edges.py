@@ -162,7 +162,7 @@ def test_charts_are_not_larger_than_memory(monkeypatch):
     grammar = fit_latent_grammar(trees, 1)
     whole = LatentParser(grammar, threshold=None)
     assert len(whole.given(["a"] * 9).chart.graph.lefts) > 7
-    monkeypatch.setattr(graphs, "MOST_EDGES", 7)
+    monkeypatch.setattr(graphs, "LATENT_MOST_EDGES", 7)
     with pytest.raises(graphs.ChartTooLargeError, match="of 9 words has more than 7 edges"):
         whole.parse(["a"] * 9)
     assert whole.parse(["a"] * 3).source == "latent"

@@ -131,7 +131,7 @@ def test_samples_that_keep_more_than_there_is_room_for(monkeypatch: pytest.Monke
     case = random_case(3, symbols=4)
     analyses = parser_of(case).given(list("xyxyxyxyxyxy"))
     expected = analyses.sample(30, torch.Generator().manual_seed(1))
-    monkeypatch.setattr(decode, "MOST_KEPT", 64)
+    monkeypatch.setattr(decode, "LATENT_MOST_KEPT", 64)
     assert analyses.sample(30, torch.Generator().manual_seed(1)) == expected
 
 

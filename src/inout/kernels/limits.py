@@ -89,6 +89,20 @@ LANES_SQUARES, LANES_WORK = 400, 40_000
 # Above so many symbols the scratch of a strip leaves the cache of a core.
 LANES_SYMBOLS = 512
 
+# Latent-variable grammars. The exponent of a vector of zeros: far below all others, and sums of a
+# few of them still fit.
+LATENT_NOTHING = -(1 << 28)
+# Entries below 2^-1022 of the largest of their vector are lost, and with them what they would have
+# brought. That may show where block · outside · left · right of an edge, by their largest entries,
+# are this many powers of two above Z; the rest is for sums over latent values and edges.
+LATENT_REACH = 900
+# Rules whose gradients are made together: so many blocks stay in cache.
+LATENT_RULES = 32
+# Numbers, about, that a sampler keeps for later samples, 8 bytes each.
+LATENT_MOST_KEPT = 1 << 22
+# Edges of a chart, which take about 3 GB.
+LATENT_MOST_EDGES = 1 << 27
+
 # Generating functions. Numbers of lanes, and of conditional probabilities, made at a time (32 and
 # 512 MiB): enough for the operations to be efficient.
 LANES_AT_A_TIME = 2**22

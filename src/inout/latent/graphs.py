@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from inout._core.errors import ChartTooLargeError
 from inout.kernels.latent.arrays import BlockGraph, BlockRules
 from inout.kernels.latent.cpu import charts as charting
+from inout.kernels.limits import LATENT_MOST_EDGES
 from inout.latent.layout import Layout
 from inout.latent.trees import SkeletalTrees
 
 Mask = NDArray[np.bool_]
-
-MOST_EDGES = 1 << 27  # which take about 3 GB
 
 
 def block_rules(layout: Layout) -> BlockRules:
@@ -59,8 +58,8 @@ def chart_of_sentence(layout: Layout, words: Sequence[int], allowed: Mask | None
     """All trees of a sentence of word numbers, or those with allowed [n n+1 a] symbols alone.
 
     Unknown words (-1) have no lexical rule, and the sentence then no tree. Time: the rules of the
-    allowed symbols for each span, and the splits of those that apply. More than `MOST_EDGES` of
-    these raise ChartTooLargeError.
+    allowed symbols for each span, and the splits of those that apply. More than
+    `LATENT_MOST_EDGES` raise ChartTooLargeError.
     """
     skeleton, n = layout.skeleton, len(words)
     entries = [skeleton.rules_of_word[x] if x >= 0 else np.empty(0, np.int64) for x in words]
@@ -74,28 +73,27 @@ def chart_of_sentence(layout: Layout, words: Sequence[int], allowed: Mask | None
         positions, rules, symbols = positions[kept], rules[kept], symbols[kept]
     made = block_rules(layout)
     found = charting.chart(
-        n, made.rules, made.head_offsets, positions, symbols, allowed, MOST_EDGES
+        n, made.rules, made.head_offsets, positions, symbols, allowed, LATENT_MOST_EDGES
     )
-    item_symbols, spans, heads, group_rules, ends, lefts, rights = found
-    if len(lefts) == MOST_EDGES:
+    if len(found.lefts) == LATENT_MOST_EDGES:
         raise ChartTooLargeError(
             "words",
-            f": the chart of a sentence of {n} words has more than {MOST_EDGES:,} edges; a larger "
-            "threshold leaves fewer",
+            f": the chart of a sentence of {n} words has more than {LATENT_MOST_EDGES:,} edges; "
+            "a larger threshold leaves fewer",
         )
-    roots = np.flatnonzero((spans[:, 0] == 0) & (spans[:, 1] == n))
+    roots = np.flatnonzero((found.spans == [0, n]).all(1))
     graph = BlockGraph(
-        symbols=item_symbols,
+        symbols=found.symbols,
         leaves=np.arange(len(rules), dtype=np.int32),
         leaf_offsets=layout.lexical_offsets[rules],
-        heads=heads,
-        rules=group_rules,
-        ends=ends,
-        lefts=lefts,
-        rights=rights,
+        heads=found.heads,
+        rules=found.rules,
+        ends=found.ends,
+        lefts=found.lefts,
+        rights=found.rights,
         roots=roots.astype(np.int32),
-        root_offsets=layout.root_offsets[item_symbols[roots]],
+        root_offsets=layout.root_offsets[found.symbols[roots]],
         owners=np.zeros(len(roots), np.int32),
         num_owners=1,
     )
-    return Chart(graph, spans, rules, n)
+    return Chart(graph, found.spans, rules, n)

@@ -11,11 +11,29 @@ from numpy.typing import NDArray
 
 Integers = NDArray[np.int32]
 Numbers = NDArray[np.int64]
+Vector = NDArray[np.float64]
 
 
-class Edges(NamedTuple):
-    """The groups of a graph and their edges, as the kernels take them: see `BlockGraph`."""
+class Graph(NamedTuple):
+    """A graph as the kernels take it: see `BlockGraph`."""
 
+    leaves: Integers  # [x]
+    leaf_offsets: Numbers  # [x]
+    heads: Integers  # [g]
+    rules: Integers  # [g]
+    ends: Numbers  # [g+1]
+    lefts: Integers  # [e]
+    rights: Integers  # [e]
+    roots: Integers  # [z]
+    root_offsets: Numbers  # [z]
+    owners: Integers  # [z]
+
+
+class ChartArrays(NamedTuple):
+    """All trees of a sentence: items and groups as in `BlockGraph`, leaves first."""
+
+    symbols: Integers  # [v]
+    spans: Integers  # [v 2]: an item is over words i to j-1
     heads: Integers  # [g]
     rules: Integers  # [g]
     ends: Numbers  # [g+1]
@@ -32,13 +50,58 @@ class Blocks(NamedTuple):
     exponents: Integers  # [r]: of the largest entries of the blocks
 
 
+class Rule(NamedTuple):
+    """One rule a → b c: where its block begins, its exponent, and m of its symbols."""
+
+    offset: int
+    exponent: int
+    head: int
+    left: int
+    right: int
+
+
+class Vectors(NamedTuple):
+    """Vectors one after the other: vector v is values[starts[v]:starts[v+1]] · 2^exponents[v]."""
+
+    starts: Numbers  # [v+1]
+    values: Vector  # [x]
+    exponents: Numbers  # [v]
+
+
+class WideVectors(NamedTuple):
+    """Vectors one after the other: entry x is values[x] · 2^exponents[x]."""
+
+    starts: Numbers  # [v+1]
+    values: Vector  # [x]
+    exponents: Numbers  # [x]
+
+
+AnyVectors = Vectors | WideVectors
+
+
+class Inside(NamedTuple):
+    """What the inside pass finds."""
+
+    values: AnyVectors  # of items
+    seeds: AnyVectors  # of roots: their vectors among the parameters
+    totals: AnyVectors  # Z of each tree or sentence, a vector of one entry
+
+
+class Outside(NamedTuple):
+    """What the outside pass finds, over Z."""
+
+    outs: AnyVectors  # of items
+    items: Vector  # [v]: expected numbers, or [0]
+    edges: Vector  # [e]: expected numbers, or [0]
+
+
 class LogBlocks(NamedTuple):
     """Rules with the logarithms of their blocks."""
 
     rules: Integers  # [r 3]
     sizes: Numbers  # [s]
     offsets: Numbers  # [r+1]
-    parameters: NDArray[np.float64]  # [p]
+    parameters: Vector  # [p]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,10 +117,9 @@ class BlockRules:
         """The rules of symbol a are head_offsets[a] to head_offsets[a+1]: [s+1]."""
         return np.searchsorted(self.rules[:, 0], np.arange(len(self.sizes) + 1)).astype(np.int64)
 
-    def starts(self, graph: BlockGraph) -> Numbers:
-        """Where the vectors of the items of a graph begin, one after the other: [v+1]."""
-        sizes = self.sizes[graph.symbols]
-        return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    def starts(self, symbols: Integers) -> Numbers:
+        """Where the vectors of items with these symbols begin, one after the other: [v+1]."""
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.sizes[symbols])])
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +145,9 @@ class BlockGraph:
     num_owners: int
 
     @property
-    def edges(self) -> Edges:
-        """The groups and their edges, as the kernels take them."""
-        return Edges(self.heads, self.rules, self.ends, self.lefts, self.rights)
+    def arrays(self) -> Graph:
+        """The arrays that the kernels take."""
+        return Graph(*(getattr(self, name) for name in Graph._fields))
 
     @cached_property
     def by_rule(self) -> Numbers:

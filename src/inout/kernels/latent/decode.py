@@ -8,12 +8,10 @@ from numpy.typing import NDArray
 from inout.kernels.latent.arrays import LogBlocks
 from inout.kernels.latent.cpu import decode
 from inout.kernels.latent.op import BlockPasses
-from inout.kernels.latent.wide import WidePasses
+from inout.kernels.limits import LATENT_MOST_KEPT
 
 Vector = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-
-MOST_KEPT = 1 << 22  # numbers that the kernel keeps for later samples, about; 8 bytes each
 
 
 def sample_items(passes: BlockPasses, num_words: int, count: int, seed: int) -> Numbers:
@@ -26,7 +24,7 @@ def sample_items(passes: BlockPasses, num_words: int, count: int, seed: int) -> 
     of each sample.
     """
     graph, rules = passes.graph, passes.rules
-    starts, logs = passes.starts, _log_inside(passes)
+    starts, logs = passes.narrow.starts, _log_inside(passes)
     parameters = _logs(passes.parameters)
     sizes = np.diff(starts)[graph.roots]
     values = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -38,19 +36,17 @@ def sample_items(passes: BlockPasses, num_words: int, count: int, seed: int) -> 
     found = np.empty((count, 2 * num_words - 1), np.int64)
     decode.sample(
         LogBlocks(rules.rules, rules.sizes, rules.offsets, parameters),
-        graph.edges, first_groups, starts, logs, np.stack([items, values], axis=1),
-        np.cumsum(np.exp(shares - shares.max())), (most, MOST_KEPT), np.uint64(seed), found,
+        graph.arrays, first_groups, starts, logs, np.stack([items, values], axis=1),
+        np.cumsum(np.exp(shares - shares.max())), (most, LATENT_MOST_KEPT), np.uint64(seed), found,
     )  # fmt: skip
     return found
 
 
 def _log_inside(passes: BlockPasses) -> Vector:
     """The logs of all entries of the inside vectors, one item after the other."""
-    values, exponents = passes.inside
-    powers = np.repeat(exponents.astype(np.int64), np.diff(passes.starts))
-    if passes.is_wide.any():
-        wide = WidePasses(passes.rules, passes.graph, passes.parameters, passes.is_wide)
-        values, powers = wide.inside
+    starts, values, powers = (passes.wide or passes.narrow).inside.values
+    if passes.wide is None:
+        powers = np.repeat(powers, np.diff(starts))
     return np.asarray(_logs(values) + powers * np.log(2.0))
 
 

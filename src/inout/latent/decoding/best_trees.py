@@ -52,14 +52,14 @@ def best_items(
     if len(ties):
         second[graph.leaves] = ties[graph.leaves]
     choices = np.full((len(items), 2), -1, np.int64)
-    decode.best_edges(graph.edges, gains, edges, ties, best, second, choices)
+    decode.best_edges(graph.arrays, gains, edges, ties, best, second, choices)
     # The whole sentence may be a symbol that never is a root: only μ above 0 will do there.
     roots = graph.roots[items[graph.roots] > 0]
     if not len(roots) or best[roots].max() == -np.inf:
         return None
     found, groups = np.empty((2, 2 * chart.num_words - 1), np.int64)
     top = roots[np.lexsort((second[roots], best[roots]))[-1]]
-    decode.walk(graph.edges, choices, top, found, groups)
+    decode.walk(graph.arrays, choices, top, found, groups)
     return found
 
 

@@ -5,27 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
+from inout.kernels.latent.arrays import ChartArrays
 
 
 @inner
-def longer(row):
-    """The row with room for twice as much."""
-    made = np.empty(2 * row.shape[0], row.dtype)
-    made[: row.shape[0]] = row
-    return made
-
-
-@inner
-def longer_spans(rows):
-    """The same for rows of two."""
-    made = np.empty((2 * rows.shape[0], 2), rows.dtype)
-    made[: rows.shape[0]] = rows
-    return made
+def longer(rows):
+    """The rows with room for twice as many."""
+    return np.concatenate((rows, rows))
 
 
 @compiled
 def chart(n, rules, head_offsets, leaf_positions, leaf_symbols, allowed, most_edges):
-    """(symbols [v], spans [v 2], heads [g], rules [g], ends [g+1], lefts [e], rights [e]).
+    """All trees of a sentence, as `ChartArrays`.
 
     Leaf x becomes item x. allowed [n n+1 s] says which symbols may stand over words i to j-1;
     with no entries, all may. Items that no leaves make are not there; items that no tree of the
@@ -51,6 +42,8 @@ def chart(n, rules, head_offsets, leaf_positions, leaf_symbols, allowed, most_ed
         first_start[i + 1, a] = last_start[i + 1, a] = i
     for width in range(2, n + 1):
         for i in range(n - width + 1):
+            if edges == most_edges:
+                break
             j = i + width
             for a in range(s):
                 if head_offsets[a] == head_offsets[a + 1]:
@@ -67,11 +60,7 @@ def chart(n, rules, head_offsets, leaf_positions, leaf_symbols, allowed, most_ed
                         left, right = index[i, k, b], index[k, j, c]
                         if left >= 0 and right >= 0:
                             if edges == most_edges:
-                                return (
-                                    symbols[:items], spans[:items], heads[:groups],
-                                    group_rules[:groups], ends[: groups + 1], lefts[:edges],
-                                    rights[:edges],
-                                )  # fmt: skip
+                                break
                             if edges == lefts.shape[0]:
                                 lefts, rights = longer(lefts), longer(rights)
                             lefts[edges], rights[edges] = left, right
@@ -85,7 +74,7 @@ def chart(n, rules, head_offsets, leaf_positions, leaf_symbols, allowed, most_ed
                         ends[groups] = edges
                 if groups > before:
                     if items == symbols.shape[0]:
-                        symbols, spans = longer(symbols), longer_spans(spans)
+                        symbols, spans = longer(symbols), longer(spans)
                     symbols[items], spans[items, 0], spans[items, 1] = a, i, j
                     index[i, j, a] = items
                     items += 1
@@ -93,7 +82,7 @@ def chart(n, rules, head_offsets, leaf_positions, leaf_symbols, allowed, most_ed
                     # Of the spans that end at j, later ones are wider and start further left.
                     first_start[j, a] = i
                     last_start[j, a] = max(last_start[j, a], i)
-    return (
+    return ChartArrays(
         symbols[:items], spans[:items], heads[:groups], group_rules[:groups], ends[: groups + 1],
         lefts[:edges], rights[:edges],
     )  # fmt: skip

@@ -13,8 +13,9 @@ import math
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
+from inout.kernels.math.cpu.operations import operation
 from inout.kernels.sparse.arrays import Logs, Scaled
-from inout.kernels.sparse.cpu.arithmetic import operation, product, zero
+from inout.kernels.sparse.cpu.arithmetic import product, zero
 from inout.kernels.sparse.cpu.chart import NOTHING, bar, row_of, splits_of, value_above
 from inout.kernels.sparse.cpu.inside import inside
 from inout.kernels.sparse.cpu.outside import back_shift, split_factors

@@ -14,40 +14,15 @@ argument, decides what the operations here do:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from inout._core.cpu.compiling import inner, inner_overload
+from inout._core.cpu.compiling import inner
 from inout.kernels.limits import SPARSE_SPECK, SPARSE_SURE, SPARSE_TINY
 from inout.kernels.math.cpu.exponential import FAST
+from inout.kernels.math.cpu.operations import operation
 from inout.kernels.sparse.arrays import Best, Logs, Residues, Scaled
 from inout.kernels.sparse.cpu.chart import NOTHING, empty_chart
-
-
-def operation(stub: Callable[..., Any]) -> Any:
-    """A function for compiled code that does what the type of its first argument says.
-
-    `stub.on(types)` gives it an implementation for some types of numbers.
-    """
-    implementations: dict[type, Callable[..., Any]] = {}
-
-    def on(*types: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        def register(function: Callable[..., Any]) -> Callable[..., Any]:
-            implementations.update(dict.fromkeys(types, function))
-            return function
-
-        return register
-
-    # Inlined: most are a few instructions, in the innermost loops.
-    @inner_overload(stub, forceinline=True)
-    def choose(numbers: Any, *rest: Any) -> Any:
-        return implementations.get(getattr(numbers, "instance_class", type(None)))
-
-    stub.on = on  # type: ignore[attr-defined]
-    return stub
-
 
 # Zero, and empty charts.
 

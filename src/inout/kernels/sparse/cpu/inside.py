@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
+from inout.kernels.math.cpu.operations import operation
 from inout.kernels.sparse.arrays import Logs, Scaled
 from inout.kernels.sparse.cpu.arithmetic import (
     arc_scale,
@@ -18,7 +19,6 @@ from inout.kernels.sparse.cpu.arithmetic import (
     meet,
     new_chart,
     new_scale,
-    operation,
     product,
     set_scale,
     split_scale,

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.math.cpu.exponential import FAST
+from inout.kernels.math.cpu.operations import operation
 from inout.kernels.sparse.arrays import Logs, Scaled
 from inout.kernels.sparse.cpu.arithmetic import (
     keep_of,
     log_sum,
-    operation,
     power,
     set_factors,
     zero,
