@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from inout.cli.commands.options import (
-    DuplicatesOption,
-    FormatOption,
-    GrammarArgument,
-    JsonOption,
-    StartOption,
-    flag,
-)
+from inout.cli.commands import options as opt
 from inout.cli.progress import status
 
 EXAMPLES = """The exit code is 1 if there is a problem.
@@ -25,14 +18,14 @@ EXAMPLES = """The exit code is 1 if there is a problem.
 
 
 def check(
-    grammar: GrammarArgument,
+    grammar: opt.GrammarArgument,
     weighted: Annotated[
-        bool, flag("--weighted", "Weights need not be probabilities: ignore what they sum to.")
+        bool, opt.flag("--weighted", "Weights need not be probabilities: ignore what they sum to.")
     ] = False,
-    format: FormatOption = None,
-    start: StartOption = None,
-    add_duplicates: DuplicatesOption = False,
-    as_json: JsonOption = False,
+    format: opt.FormatOption = None,
+    start: opt.StartOption = None,
+    add_duplicates: opt.DuplicatesOption = False,
+    as_json: opt.JsonOption = False,
 ) -> int:
     """Diagnose a grammar: useless symbols, sums of weights, consistency, expectations."""
     with status() as line:

@@ -9,19 +9,7 @@ import typer
 
 from inout._core.checks import expect
 from inout._core.errors import ArgumentError
-from inout.cli.commands.options import (
-    JsonOption,
-    TaggedArgument,
-    argument,
-    check_seed,
-    choice,
-    count,
-    flag,
-    option,
-    optional_choice,
-    refuse,
-    share,
-)
+from inout.cli.commands import options as opt
 from inout.cli.interrupts import uninterrupted
 from inout.cli.progress import status
 
@@ -86,53 +74,57 @@ app = typer.Typer(
     epilog=EXAMPLES,
 )
 
-ModelArgument = Annotated[str, argument("MODEL", "Model of `inout context train`.")]
+ModelArgument = Annotated[str, opt.argument("MODEL", "Model of `inout context train`.")]
 _FORM = "Format of DATA: features, or conll (words and tags in columns)."
 FormOption = Annotated[
-    str | None, option("--from", "FORM", _FORM, default="that of the training data")
+    str | None, opt.option("--from", "FORM", _FORM, default="that of the training data")
 ]
 SizeOption = Annotated[
-    int | None, option("--size", "N", "Contexts per position, instead of the model's number.")
+    int | None, opt.option("--size", "N", "Contexts per position, instead of the model's number.")
 ]
 
 
 @app.command(epilog=TRAIN_EXAMPLES)
 def train(
-    data: TaggedArgument,
-    out: Annotated[str, option("--out -o", "MODEL", "Where to write the model.")],
+    data: opt.TaggedArgument,
+    out: Annotated[str, opt.option("--out -o", "MODEL", "Where to write the model.")],
     dev: Annotated[
         str | None,
-        option("--dev", "FILE", "Labelled sequences to choose the best epoch's model by."),
+        opt.option("--dev", "FILE", "Labelled sequences to choose the best epoch's model by."),
     ] = None,
-    order: Annotated[int, option("--order", "N", "Length of the longest n-grams of labels.")] = 4,
-    size: Annotated[int, option("--size", "N", "Contexts per position.")] = 10,
+    order: Annotated[
+        int, opt.option("--order", "N", "Length of the longest n-grams of labels.")
+    ] = 4,
+    size: Annotated[int, opt.option("--size", "N", "Contexts per position.")] = 10,
     memory: Annotated[
         str | None,
-        option(
+        opt.option(
             "--memory",
             "N",
             "Most labels that a context remembers; none for no bound.",
             default="what the n-grams need; none with --beam",
         ),
     ] = None,
-    beam: Annotated[bool, flag("--beam", "Beam search instead of contexts.")] = False,
+    beam: Annotated[bool, opt.flag("--beam", "Beam search instead of contexts.")] = False,
     learn_escape: Annotated[
         bool,
-        flag("--learn-escape", "With --beam: what falls out stays possible, at a learned cost."),
+        opt.flag(
+            "--learn-escape", "With --beam: what falls out stays possible, at a learned cost."
+        ),
     ] = False,
     method: Annotated[
-        str, option("--method", "METHOD", "adagrad (one step per sequence) or lbfgs.")
+        str, opt.option("--method", "METHOD", "adagrad (one step per sequence) or lbfgs.")
     ] = METHODS[0],
     epochs: Annotated[
         int,
-        option("--epochs", "N", "Passes over DATA; with lbfgs, selections of contexts."),
+        opt.option("--epochs", "N", "Passes over DATA; with lbfgs, selections of contexts."),
     ] = 5,
     step: Annotated[
-        float | None, option("--step", "X", "Step size of AdaGrad.", default="0.2")
+        float | None, opt.option("--step", "X", "Step size of AdaGrad.", default="0.2")
     ] = None,
     delta: Annotated[
         float | None,
-        option(
+        opt.option(
             "--delta",
             "X",
             "Added to AdaGrad's root of summed squares; more helps with many rare features.",
@@ -141,30 +133,30 @@ def train(
     ] = None,
     l2: Annotated[
         float | None,
-        option("--l2", "X", "Penalty of lbfgs: X/2 times the squared weights.", default="0"),
+        opt.option("--l2", "X", "Penalty of lbfgs: X/2 times the squared weights.", default="0"),
     ] = None,
-    seed: Annotated[int, option("--seed", "N", "Seed of the order of sequences.")] = 0,
-    form: Annotated[str, option("--from", "FORM", _FORM)] = FORMS[0],
-    as_json: JsonOption = False,
+    seed: Annotated[int, opt.option("--seed", "N", "Seed of the order of sequences.")] = 0,
+    form: Annotated[str, opt.option("--from", "FORM", _FORM)] = FORMS[0],
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Train a tagger on labelled sequences. Ctrl-C keeps the result of finished epochs."""
     options: dict[str, Any] = {
-        "order": count("--order", order, 1, MOST),
-        "size": count("--size", size, 0, MOST),
+        "order": opt.count("--order", order, 1, MOST),
+        "size": opt.count("--size", size, 0, MOST),
         "memory": _memory(memory, order, beam),
         "beam": beam,
-        "method": choice("--method", method, METHODS),
-        "epochs": count("--epochs", epochs, 1),
+        "method": opt.choice("--method", method, METHODS),
+        "epochs": opt.count("--epochs", epochs, 1),
     }
-    check_seed(seed)
-    read_as: Any = choice("--from", form, FORMS)
+    opt.check_seed(seed)
+    read_as: Any = opt.choice("--from", form, FORMS)
     if learn_escape and not beam:
         raise ArgumentError("--learn-escape", "needs --beam: contexts drop nothing")
     if method == "lbfgs":
-        refuse({"--step": step, "--delta": delta}, "needs --method adagrad. Got lbfgs")
+        opt.refuse({"--step": step, "--delta": delta}, "needs --method adagrad. Got lbfgs")
         options["l2"] = _finite("--l2", 0.0 if l2 is None else l2)
     else:
-        refuse({"--l2": l2}, "needs --method lbfgs. Got adagrad")
+        opt.refuse({"--l2": l2}, "needs --method lbfgs. Got adagrad")
         options["step"] = _finite("--step", 0.2 if step is None else step, above=True)
         options["delta"] = _finite("--delta", 0.1 if delta is None else delta, above=True)
     with status() as line:
@@ -202,28 +194,28 @@ def tag(
     model: ModelArgument,
     data: Annotated[
         list[str] | None,
-        argument("DATA", "Files of sequences, plain, .xz or .gz. Default: stdin."),
+        opt.argument("DATA", "Files of sequences, plain, .xz or .gz. Default: stdin."),
     ] = None,
     confidence: Annotated[
-        bool, flag("--confidence", "Print a line # confidence P before each sequence.")
+        bool, opt.flag("--confidence", "Print a line # confidence P before each sequence.")
     ] = False,
     marginals: Annotated[
-        bool, flag("--marginals", "Print the probabilities of all labels of each position.")
+        bool, opt.flag("--marginals", "Print the probabilities of all labels of each position.")
     ] = False,
     at_least: Annotated[
         float | None,
-        option("--at-least", "P", "Print ? for the labels of less confident sequences."),
+        opt.option("--at-least", "P", "Print ? for the labels of less confident sequences."),
     ] = None,
     size: SizeOption = None,
     form: FormOption = None,
-    as_json: JsonOption = False,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Label sequences, with probabilities."""
     if at_least is not None:
-        share("--at-least", at_least)
+        opt.share("--at-least", at_least)
     if size is not None:
-        count("--size", size, 0, MOST)
-    read_as = optional_choice("--from", form, FORMS)
+        opt.count("--size", size, 0, MOST)
+    read_as = opt.optional_choice("--from", form, FORMS)
     files = data or ["-"]
     with status() as line:
         from inout.cli.contexts import reading
@@ -248,24 +240,26 @@ def tag(
 @app.command(epilog=CURVE_EXAMPLES)
 def curve(
     model: ModelArgument,
-    data: TaggedArgument,
+    data: opt.TaggedArgument,
     precision: Annotated[
-        float, option("--precision", "P", "Show how much can be answered at this precision.")
+        float, opt.option("--precision", "P", "Show how much can be answered at this precision.")
     ] = 0.99,
-    html: Annotated[str | None, option("--html", "FILE", "Write a page with the curve.")] = None,
-    svg: Annotated[str | None, option("--svg", "FILE", "Write the curve as SVG.")] = None,
+    html: Annotated[
+        str | None, opt.option("--html", "FILE", "Write a page with the curve.")
+    ] = None,
+    svg: Annotated[str | None, opt.option("--svg", "FILE", "Write the curve as SVG.")] = None,
     also: Annotated[
-        list[str] | None, option("--also", "MODEL", "Another model to compare. Repeatable.")
+        list[str] | None, opt.option("--also", "MODEL", "Another model to compare. Repeatable.")
     ] = None,
     size: SizeOption = None,
     form: FormOption = None,
-    as_json: JsonOption = False,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Measure how precise a tagger is if it may skip what it is not sure of."""
-    share("--precision", precision)
+    opt.share("--precision", precision)
     if size is not None:
-        count("--size", size, 0, MOST)
-    read_as = optional_choice("--from", form, FORMS)
+        opt.count("--size", size, 0, MOST)
+    read_as = opt.optional_choice("--from", form, FORMS)
     models = [model, *(also or [])]
     with status() as line:
         from inout.cli.contexts import reading
@@ -305,7 +299,7 @@ def _memory(given: str | None, order: int, beam: bool) -> int | str | None:
             f"must be an integer of at least {least}, which n-grams of order {order} need, or "
             f"none. Got {given!r}",
         )
-    return count("--memory", int(given), least, MOST)
+    return opt.count("--memory", int(given), least, MOST)
 
 
 def _finite(name: str, given: float, above: bool = False) -> float:

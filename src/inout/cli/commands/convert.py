@@ -6,17 +6,7 @@ import sys
 from typing import Annotated
 
 from inout._core.errors import ArgumentError
-from inout.cli.commands.options import (
-    FORMATS,
-    DuplicatesOption,
-    FormatOption,
-    GrammarArgument,
-    StartOption,
-    ToOption,
-    flag,
-    option,
-    optional_choice,
-)
+from inout.cli.commands import options as opt
 from inout.cli.progress import status
 
 EXAMPLES = """[bold]Examples[/bold]
@@ -28,25 +18,27 @@ EXAMPLES = """[bold]Examples[/bold]
 
 
 def convert(
-    grammar: GrammarArgument,
-    out: Annotated[str | None, option("--out -o", "FILE", "Output file. Default: stdout.")] = None,
-    to: ToOption = None,
-    trim: Annotated[bool, flag("--trim", "Remove useless rules.")] = False,
+    grammar: opt.GrammarArgument,
+    out: Annotated[
+        str | None, opt.option("--out -o", "FILE", "Output file. Default: stdout.")
+    ] = None,
+    to: opt.ToOption = None,
+    trim: Annotated[bool, opt.flag("--trim", "Remove useless rules.")] = False,
     normalise: Annotated[
         bool,
-        flag("--normalise", "Turn weights into probabilities; relative weights of trees stay."),
+        opt.flag("--normalise", "Turn weights into probabilities; relative weights of trees stay."),
     ] = False,
-    log: Annotated[bool, flag("--log", "Write log-weights (format lines).")] = False,
-    format: FormatOption = None,
-    start: StartOption = None,
-    add_duplicates: DuplicatesOption = False,
+    log: Annotated[bool, opt.flag("--log", "Write log-weights (format lines).")] = False,
+    format: opt.FormatOption = None,
+    start: opt.StartOption = None,
+    add_duplicates: opt.DuplicatesOption = False,
 ) -> None:
     """Convert a grammar to another format; trim or normalise it on the way."""
     with status() as line:
         from inout.cli.grammars.loading import load_grammar
         from inout.cli.grammars.output import check_output, put_grammar, trimmed
 
-        target = check_output(out, optional_choice("--to", to, FORMATS))
+        target = check_output(out, opt.optional_choice("--to", to, opt.FORMATS))
         line.say(f"reading {grammar}")
         read = load_grammar(grammar, format, start, add_duplicates)
         made = trimmed(read) if trim else read

@@ -6,23 +6,7 @@ from typing import Annotated
 
 from inout._core.checks import expect
 from inout._core.errors import ArgumentError
-from inout.cli.commands.options import (
-    FORMATS,
-    MAX_WORDS,
-    DuplicatesOption,
-    FormatOption,
-    GrammarArgument,
-    JsonOption,
-    MaxWordsOption,
-    StartOption,
-    ToOption,
-    argument,
-    check_seed,
-    count,
-    flag,
-    option,
-    optional_choice,
-)
+from inout.cli.commands import options as opt
 from inout.cli.progress import status
 
 EXAMPLES = """The state is saved in FILE.checkpoint after every iteration and removed at the end. \
@@ -39,51 +23,53 @@ as an uninterrupted run.
 
 
 def em(
-    grammar: GrammarArgument,
+    grammar: opt.GrammarArgument,
     corpus: Annotated[
-        list[str], argument("CORPUS", "Files with one sentence per line; - is stdin.")
+        list[str], opt.argument("CORPUS", "Files with one sentence per line; - is stdin.")
     ],
-    out: Annotated[str, option("--out -o", "FILE", "Where to write the trained grammar.")],
-    to: ToOption = None,
-    iterations: Annotated[int, option("--iterations", "N", "Most iterations.")] = 100,
+    out: Annotated[str, opt.option("--out -o", "FILE", "Where to write the trained grammar.")],
+    to: opt.ToOption = None,
+    iterations: Annotated[int, opt.option("--iterations", "N", "Most iterations.")] = 100,
     tolerance: Annotated[
-        float, option("--tolerance", "X", "Stop at a relative change of at most X.")
+        float, opt.option("--tolerance", "X", "Stop at a relative change of at most X.")
     ] = 1e-6,
     restarts: Annotated[
-        int, option("--restarts", "N", "Also start from N random points, and keep the best.")
+        int, opt.option("--restarts", "N", "Also start from N random points, and keep the best.")
     ] = 0,
-    seed: Annotated[int, option("--seed", "N", "Seed of the random points.")] = 0,
+    seed: Annotated[int, opt.option("--seed", "N", "Seed of the random points.")] = 0,
     prior: Annotated[
-        float | None, option("--prior", "X", "Add X to the expected count of every rule.")
+        float | None, opt.option("--prior", "X", "Add X to the expected count of every rule.")
     ] = None,
     alpha: Annotated[
         float | None,
-        option("--alpha", "A", "Dirichlet prior; below 1 it removes rules that are hardly used."),
+        opt.option(
+            "--alpha", "A", "Dirichlet prior; below 1 it removes rules that are hardly used."
+        ),
     ] = None,
     frequencies: Annotated[
-        bool, flag("--frequencies", "Each line is the frequency of a sentence, a tab, and it.")
+        bool, opt.flag("--frequencies", "Each line is the frequency of a sentence, a tab, and it.")
     ] = False,
     brackets: Annotated[
         bool,
-        flag(
+        opt.flag(
             "--brackets", "Lines have brackets that no constituent may cross: (the man) (saw it)."
         ),
     ] = False,
-    max_words: MaxWordsOption = MAX_WORDS,
+    max_words: opt.MaxWordsOption = opt.MAX_WORDS,
     checkpoint: Annotated[
-        str | None, option("--checkpoint", "FILE", "Another file for the checkpoint.")
+        str | None, opt.option("--checkpoint", "FILE", "Another file for the checkpoint.")
     ] = None,
-    resume: Annotated[bool, flag("--resume", "Continue from the checkpoint.")] = False,
-    format: FormatOption = None,
-    start: StartOption = None,
-    add_duplicates: DuplicatesOption = False,
-    as_json: JsonOption = False,
+    resume: Annotated[bool, opt.flag("--resume", "Continue from the checkpoint.")] = False,
+    format: opt.FormatOption = None,
+    start: opt.StartOption = None,
+    add_duplicates: opt.DuplicatesOption = False,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Train a grammar on sentences by EM (inside-outside); every step raises the likelihood."""
-    count("--iterations", iterations, 0)
-    check_seed(seed)
-    count("--restarts", restarts, 0)
-    count("--max-words", max_words, 1)
+    opt.count("--iterations", iterations, 0)
+    opt.check_seed(seed)
+    opt.count("--restarts", restarts, 0)
+    opt.count("--max-words", max_words, 1)
     expect(tolerance >= 0, "--tolerance", "must be at least 0", tolerance)
     if prior is not None and alpha is not None:
         raise ArgumentError(None, "give --prior or --alpha, not both")
@@ -91,7 +77,7 @@ def em(
         from inout.cli.grammars.loading import load_grammar, read_sentences
         from inout.cli.grammars.output import check_output
 
-        target = check_output(out, optional_choice("--to", to, FORMATS))
+        target = check_output(out, opt.optional_choice("--to", to, opt.FORMATS))
         lines = read_sentences(corpus, [], grammar)
         line.say(f"reading {grammar}")
         loaded = load_grammar(grammar, format, start, add_duplicates)

@@ -6,19 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from inout._core.errors import ArgumentError
-from inout.cli.commands.options import (
-    FORMATS,
-    ToOption,
-    argument,
-    check_seed,
-    choice,
-    count,
-    flag,
-    option,
-    optional_choice,
-    refuse,
-    share,
-)
+from inout.cli.commands import options as opt
 from inout.cli.progress import status
 
 EXAMPLES = """Function tags and traces are removed and trees are binarised. Rare words share their \
@@ -49,15 +37,16 @@ ITERATIONS = 50  # as in `inout.learning.latent_grammars`
 def induce(
     treebanks: Annotated[
         list[str],
-        argument("TREEBANK", "Files of trees in brackets, plain, .xz or .gz; - is stdin."),
+        opt.argument("TREEBANK", "Files of trees in brackets, plain, .xz or .gz; - is stdin."),
     ],
     out: Annotated[
-        str | None, option("--out -o", "FILE", "Output file. Default: stdout, not with --latent.")
+        str | None,
+        opt.option("--out -o", "FILE", "Output file. Default: stdout, not with --latent."),
     ] = None,
-    to: ToOption = None,
+    to: opt.ToOption = None,
     horizontal: Annotated[
         str | None,
-        option(
+        opt.option(
             "--horizontal",
             "N",
             "Horizontal order: siblings that binarised nodes remember; or all.",
@@ -66,22 +55,22 @@ def induce(
     ] = None,
     vertical: Annotated[
         int | None,
-        option(
+        opt.option(
             "--vertical",
             "N",
             "Vertical order: 1 for plain labels, 2 to remember the parent.",
             default="2; 1 with --latent",
         ),
     ] = None,
-    left: Annotated[bool, flag("--left", "Binarise from the left.")] = False,
-    nary: Annotated[bool, flag("--nary", "Do not binarise.")] = False,
-    tags: Annotated[bool, flag("--tags", "Tags of words remember their parents too.")] = False,
+    left: Annotated[bool, opt.flag("--left", "Binarise from the left.")] = False,
+    nary: Annotated[bool, opt.flag("--nary", "Do not binarise.")] = False,
+    tags: Annotated[bool, opt.flag("--tags", "Tags of words remember their parents too.")] = False,
     unknown_threshold: Annotated[
-        int, option("--unknown-threshold", "N", "Words seen at most N times are rare.")
+        int, opt.option("--unknown-threshold", "N", "Words seen at most N times are rare.")
     ] = 1,
     unknown_share: Annotated[
         float | None,
-        option(
+        opt.option(
             "--unknown-share",
             "X",
             "Share of a rare word's count that its class gets, from 0 to 1.",
@@ -89,18 +78,18 @@ def induce(
         ),
     ] = None,
     start: Annotated[
-        str | None, option("--start", "SYMBOL", "Label of the root.", default=ROOT)
+        str | None, opt.option("--start", "SYMBOL", "Label of the root.", default=ROOT)
     ] = None,
-    raw: Annotated[bool, flag("--raw", "Keep function tags and traces.")] = False,
+    raw: Annotated[bool, opt.flag("--raw", "Keep function tags and traces.")] = False,
     latent: Annotated[
         int | None,
-        option(
+        opt.option(
             "--latent", "N", "Train a model with up to N latent values per label.", panel=LATENT
         ),
     ] = None,
     method: Annotated[
         str | None,
-        option(
+        opt.option(
             "--method",
             "METHOD",
             "spectral (moments, one pass) or em (likelihood of the trees).",
@@ -110,7 +99,7 @@ def induce(
     ] = None,
     em_start: Annotated[
         str | None,
-        option(
+        opt.option(
             "--em-start",
             "START",
             "Starting point of EM: split (double the values again and again), random, or spectral "
@@ -121,7 +110,7 @@ def induce(
     ] = None,
     iterations: Annotated[
         int | None,
-        option(
+        opt.option(
             "--iterations",
             "N",
             "Most iterations of EM, after each split or in all.",
@@ -131,7 +120,7 @@ def induce(
     ] = None,
     restarts: Annotated[
         int | None,
-        option(
+        opt.option(
             "--restarts",
             "N",
             "With --em-start random: start from N more points, and keep the best.",
@@ -141,35 +130,39 @@ def induce(
     ] = None,
     seed: Annotated[
         int | None,
-        option("--seed", "N", "Seed of random choices.", default="always the same", panel=LATENT),
+        opt.option(
+            "--seed", "N", "Seed of random choices.", default="always the same", panel=LATENT
+        ),
     ] = None,
 ) -> None:
     """Read a grammar off a treebank, with Markovisation; or train a latent model on it."""
     siblings = _siblings(horizontal or ("2" if latent is None else "0"))
     generations = vertical if vertical is not None else 2 if latent is None else 1
-    count("--vertical", generations, 1)
-    count("--unknown-threshold", unknown_threshold, 0)
+    opt.count("--vertical", generations, 1)
+    opt.count("--unknown-threshold", unknown_threshold, 0)
     orders = {"horizontal": siblings, "vertical": generations}
     about: dict[str, Any] = orders | {"direction": "left" if left else "right"}
     of_em = {"--em-start": em_start, "--iterations": iterations, "--restarts": restarts}
     if latent is None:
-        refuse(
+        opt.refuse(
             {"--method": method, "--seed": seed} | of_em,
             "is for latent models: it needs --latent N",
         )
-        rare = share("--unknown-share", SHARE if unknown_share is None else unknown_share)
+        rare = opt.share("--unknown-share", SHARE if unknown_share is None else unknown_share)
         options: dict[str, Any] = {"unknown_threshold": unknown_threshold, "unknown_share": rare}
         options |= {"start": ROOT if start is None else start, "clean": not raw}
         about |= {"tags": tags, "binary": not nary}
-        _induce_grammar(treebanks, out, optional_choice("--to", to, FORMATS), about, options)
+        _induce_grammar(
+            treebanks, out, opt.optional_choice("--to", to, opt.FORMATS), about, options
+        )
         return
     of_grammars = {"--to": to, "--nary": nary, "--tags": tags, "--unknown-share": unknown_share}
-    refuse(of_grammars | {"--start": start, "--raw": raw}, "cannot be used with --latent")
+    opt.refuse(of_grammars | {"--start": start, "--raw": raw}, "cannot be used with --latent")
     if out is None or out == "-":
         raise ArgumentError("--latent", "needs -o FILE: a model is not text to print")
-    count("--latent", latent, 1)
-    check_seed(seed)
-    way = choice("--method", method or METHODS[0], METHODS)
+    opt.count("--latent", latent, 1)
+    opt.check_seed(seed)
+    way = opt.choice("--method", method or METHODS[0], METHODS)
     settings = _em_options(way, of_em)
     _induce_latent(treebanks, out, latent, way, seed, settings, about, unknown_threshold)
 
@@ -232,16 +225,18 @@ def _induce_latent(
 def _em_options(method: str, given: dict[str, Any]) -> dict[str, Any]:
     """The options of `fit_latent_em`; refused where the method has none of them."""
     if method != "em":
-        refuse(given, f"needs --method em. Got --method {method}")
+        opt.refuse(given, f"needs --method em. Got --method {method}")
         return {}
-    start = choice("--em-start", given["--em-start"] or STARTS[0], STARTS)
+    start = opt.choice("--em-start", given["--em-start"] or STARTS[0], STARTS)
     iterations, restarts = given["--iterations"], given["--restarts"]
     if start != "random":
-        refuse({"--restarts": restarts}, f"needs --em-start random. Got {start}")
+        opt.refuse({"--restarts": restarts}, f"needs --em-start random. Got {start}")
     return {
         "start": start,
-        "iterations": count("--iterations", ITERATIONS if iterations is None else iterations, 0),
-        "restarts": count("--restarts", restarts or 0, 0),
+        "iterations": opt.count(
+            "--iterations", ITERATIONS if iterations is None else iterations, 0
+        ),
+        "restarts": opt.count("--restarts", restarts or 0, 0),
     }
 
 

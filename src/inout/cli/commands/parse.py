@@ -7,26 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from inout._core.checks import expect
 from inout._core.errors import ArgumentError
-from inout.cli.commands.options import (
-    MAX_WORDS,
-    DuplicatesOption,
-    FormatOption,
-    HtmlOption,
-    JsonOption,
-    MaxWordsOption,
-    SeedOption,
-    SentenceOption,
-    SentencesArgument,
-    StartOption,
-    argument,
-    check_seed,
-    choice,
-    count,
-    flag,
-    option,
-    optional_choice,
-    refuse,
-)
+from inout.cli.commands import options as opt
 from inout.cli.progress import status
 
 if TYPE_CHECKING:
@@ -53,23 +34,23 @@ THRESHOLD, NO_PRUNING = "1e-5", "none"
 def parse(
     grammar: Annotated[
         str | None,
-        argument(
+        opt.argument(
             "GRAMMAR",
             "Grammar file, latent model, or a name from the library (english); - is stdin. Not "
             "with --model.",
         ),
     ] = None,
-    files: SentencesArgument = None,
-    sentence: SentenceOption = None,
+    files: opt.SentencesArgument = None,
+    sentence: opt.SentenceOption = None,
     model: Annotated[
-        str | None, option("--model", "MODEL", "Latent model of `inout induce --latent`.")
+        str | None, opt.option("--model", "MODEL", "Latent model of `inout induce --latent`.")
     ] = None,
-    k: Annotated[int, option("--k", "K", "Number of best trees.")] = 1,
-    samples: Annotated[int, option("--samples", "N", "Also draw N trees.")] = 0,
-    seed: SeedOption = None,
+    k: Annotated[int, opt.option("--k", "K", "Number of best trees.")] = 1,
+    samples: Annotated[int, opt.option("--samples", "N", "Also draw N trees.")] = 0,
+    seed: opt.SeedOption = None,
     method: Annotated[
         str | None,
-        option(
+        opt.option(
             "--method",
             "METHOD",
             "Which tree is best: viterbi (most probable), min-risk (most expected constituents), "
@@ -79,15 +60,15 @@ def parse(
         ),
     ] = None,
     shape: Annotated[
-        str, option("--format", "FORMAT", "tree (drawn) or bracketed (one per line).")
+        str, opt.option("--format", "FORMAT", "tree (drawn) or bracketed (one per line).")
     ] = SHAPES[0],
-    count_trees: Annotated[bool, flag("--count", "Count all trees, exactly.")] = False,
+    count_trees: Annotated[bool, opt.flag("--count", "Count all trees, exactly.")] = False,
     restore: Annotated[
-        bool, flag("--restore", "Undo the Markovisation of `inout induce`.")
+        bool, opt.flag("--restore", "Undo the Markovisation of `inout induce`.")
     ] = False,
     threshold: Annotated[
         str | None,
-        option(
+        opt.option(
             "--threshold",
             "X",
             "Latent models: prune what the skeletal rules expect less often than X. 0 or none: no "
@@ -95,20 +76,20 @@ def parse(
             default=THRESHOLD,
         ),
     ] = None,
-    max_words: MaxWordsOption = MAX_WORDS,
-    format: FormatOption = None,
-    start: StartOption = None,
-    add_duplicates: DuplicatesOption = False,
-    as_json: JsonOption = False,
-    html: HtmlOption = None,
+    max_words: opt.MaxWordsOption = opt.MAX_WORDS,
+    format: opt.FormatOption = None,
+    start: opt.StartOption = None,
+    add_duplicates: opt.DuplicatesOption = False,
+    as_json: opt.JsonOption = False,
+    html: opt.HtmlOption = None,
 ) -> None:
     """Parse sentences: best trees with their probabilities, samples, counts, charts."""
-    count("--k", k, 1)
-    count("--samples", samples, 0)
-    check_seed(seed)
-    count("--max-words", max_words, 1)
-    optional_choice("--method", method, METHODS)
-    choice("--format", shape, SHAPES)
+    opt.count("--k", k, 1)
+    opt.count("--samples", samples, 0)
+    opt.check_seed(seed)
+    opt.count("--max-words", max_words, 1)
+    opt.optional_choice("--method", method, METHODS)
+    opt.choice("--format", shape, SHAPES)
     pruning = _threshold(threshold or THRESHOLD)
     if k > 1 and method not in (None, VITERBI):
         raise ArgumentError("--k", f"{k} needs --method viterbi: others have one best tree")
@@ -206,7 +187,7 @@ def _by_model(
 
 def _check_for_grammar(method: str | None, threshold: str | None) -> None:
     """Refuse options that only latent models have."""
-    refuse(
+    opt.refuse(
         {"--threshold": threshold, "--method goodman": method == GOODMAN},
         "is for latent models only",
     )
@@ -222,7 +203,7 @@ def _check_for_model(method: str | None, k: int, of_grammars: dict[str, Any]) ->
         )
     if k > 1:
         raise ArgumentError("--k", f"{k} is for grammars only: latent models have one best tree")
-    refuse(of_grammars, "is for grammars only, not for latent models")
+    opt.refuse(of_grammars, "is for grammars only, not for latent models")
 
 
 def _threshold(given: str) -> float | None:

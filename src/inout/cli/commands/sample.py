@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from inout.cli.commands.options import (
-    DuplicatesOption,
-    FormatOption,
-    GrammarArgument,
-    JsonOption,
-    SeedOption,
-    StartOption,
-    check_seed,
-    choice,
-    count,
-    flag,
-    option,
-)
+from inout.cli.commands import options as opt
 from inout.cli.progress import status
 
 EXAMPLES = """[bold]Examples[/bold]
@@ -30,25 +18,25 @@ SHAPES = ("words", "bracketed", "tree")
 
 
 def sample(
-    grammar: GrammarArgument,
-    samples: Annotated[int, option("--samples -n", "N", "Number of samples.")] = 10,
-    seed: SeedOption = None,
+    grammar: opt.GrammarArgument,
+    samples: Annotated[int, opt.option("--samples -n", "N", "Number of samples.")] = 10,
+    seed: opt.SeedOption = None,
     shape: Annotated[
         str,
-        option("--format", "FORMAT", "words, bracketed (one tree per line) or tree (drawn)."),
+        opt.option("--format", "FORMAT", "words, bracketed (one tree per line) or tree (drawn)."),
     ] = SHAPES[0],
     normalise: Annotated[
-        bool, flag("--normalise", "Turn weights into probabilities first.")
+        bool, opt.flag("--normalise", "Turn weights into probabilities first.")
     ] = False,
-    format: FormatOption = None,
-    start: StartOption = None,
-    add_duplicates: DuplicatesOption = False,
-    as_json: JsonOption = False,
+    format: opt.FormatOption = None,
+    start: opt.StartOption = None,
+    add_duplicates: opt.DuplicatesOption = False,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Draw sentences or trees from a grammar."""
-    choice("--format", shape, SHAPES)
-    count("--samples", samples, 0)
-    check_seed(seed)
+    opt.choice("--format", shape, SHAPES)
+    opt.count("--samples", samples, 0)
+    opt.check_seed(seed)
     with status() as line:
         from inout.cli.grammars.loading import load_grammar
 

@@ -5,19 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-from inout.cli.commands.options import (
-    MAX_WORDS,
-    DuplicatesOption,
-    FormatOption,
-    GrammarArgument,
-    JsonOption,
-    MaxWordsOption,
-    SentenceOption,
-    SentencesArgument,
-    StartOption,
-    count,
-    flag,
-)
+from inout.cli.commands import options as opt
 from inout.cli.progress import counter, status
 
 EXAMPLES = """The surprisal of a word is -log2 of its probability given the words before it.
@@ -31,21 +19,21 @@ EXAMPLES = """The surprisal of a word is -log2 of its probability given the word
 
 
 def surprisal(
-    grammar: GrammarArgument,
-    files: SentencesArgument = None,
-    sentence: SentenceOption = None,
+    grammar: opt.GrammarArgument,
+    files: opt.SentencesArgument = None,
+    sentence: opt.SentenceOption = None,
     end: Annotated[
         bool,
-        flag("--end", "Include the end of the sentence: the total is then -log2 p(sentence)."),
+        opt.flag("--end", "Include the end of the sentence: the total is then -log2 p(sentence)."),
     ] = False,
-    max_words: MaxWordsOption = MAX_WORDS,
-    format: FormatOption = None,
-    start: StartOption = None,
-    add_duplicates: DuplicatesOption = False,
-    as_json: JsonOption = False,
+    max_words: opt.MaxWordsOption = opt.MAX_WORDS,
+    format: opt.FormatOption = None,
+    start: opt.StartOption = None,
+    add_duplicates: opt.DuplicatesOption = False,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Show how unexpected each word is after the words before it, in bits."""
-    count("--max-words", max_words, 1)
+    opt.count("--max-words", max_words, 1)
     with status() as line:
         from inout.cli.grammars.loading import load_grammar, read_sentences
 
