@@ -101,11 +101,11 @@ def isolate(left: Operand, right: Operand, unknown: str) -> Operand | None:
         in_left = _contains(a, unknown)
         match inside.operator, in_left:
             case "+", _:
-                outside = BinaryOperation("-", outside, b if in_left else a, position)
+                outside = BinaryOperation("-", outside, b if in_left else a, position=position)
             case "-", True:
-                outside = BinaryOperation("+", outside, b, position)
+                outside = BinaryOperation("+", outside, b, position=position)
             case "-", False:
-                outside = BinaryOperation("-", a, outside, position)
+                outside = BinaryOperation("-", a, outside, position=position)
             case _:
                 return None
         inside = a if in_left else b
@@ -141,7 +141,7 @@ def _solved(
     if len(unknown) > 1 or isinstance(left, Nil) or isinstance(right, Nil):
         return None
     solution = isolate(left, right, unknown[0].name)
-    return None if solution is None else Equation(unknown[0], solution, condition.position)
+    return None if solution is None else Equation(unknown[0], solution, position=condition.position)
 
 
 def _unbound(head: WrittenAtom, stuck: list[Condition], bound: set[str]) -> Mistake | None:

@@ -76,11 +76,11 @@ class _Fresh:
 
     def variable(self, prefix: str, position: Position) -> Variable:
         self.count += 1
-        return Variable(f"{prefix}{self.count}", position)
+        return Variable(f"{prefix}{self.count}", position=position)
 
     def atom(self, atom: WrittenAtom) -> Atom:
         arguments = tuple(self.argument(term) for term in atom.arguments)
-        return Atom(atom.relation, arguments, atom.position, atom.is_filter)
+        return Atom(atom.relation, arguments, position=atom.position, is_filter=atom.is_filter)
 
     def argument(self, term: Term) -> Argument:
         """The term as a plain argument; conditions that define a fresh variable are added."""
@@ -90,13 +90,13 @@ class _Fresh:
             head, tail = self.pair(term)
             if (head, tail) not in self.names:
                 variable = self.names[head, tail] = self.variable("$", term.position)
-                self.conditions.append(PairEquation(variable, head, tail, term.position))
+                self.conditions.append(PairEquation(variable, head, tail, position=term.position))
             return self.names[head, tail]
         operand = self.operand(term)
         if isinstance(operand, BinaryOperation):
             if operand not in self.names:
                 variable = self.names[operand] = self.variable("$", operand.position)
-                self.conditions.append(Equation(variable, operand, operand.position))
+                self.conditions.append(Equation(variable, operand, position=operand.position))
             return self.names[operand]
         return operand
 
@@ -107,7 +107,9 @@ class _Fresh:
         for element in reversed(elements[1:]):
             if (element, tail) not in self.names:
                 variable = self.names[element, tail] = self.variable("$", term.position)
-                self.conditions.append(PairEquation(variable, element, tail, term.position))
+                self.conditions.append(
+                    PairEquation(variable, element, tail, position=term.position)
+                )
             tail = self.names[element, tail]
         return elements[0], tail
 
@@ -141,15 +143,17 @@ class _Fresh:
                 if not isinstance(whole, Variable):
                     raise Mistake(f"{left} is never equal to the list {right}", written.position)
                 head, tail = self.pair(right)
-                self.conditions.append(PairEquation(whole, head, tail, written.position))
+                self.conditions.append(PairEquation(whole, head, tail, position=written.position))
                 return
         sides = (self.side(left), self.side(right))
         if operator == "=":
             for variable, expression in (sides, sides[::-1]):
                 if isinstance(variable, Variable):
-                    self.conditions.append(Equation(variable, expression, written.position))
+                    self.conditions.append(
+                        Equation(variable, expression, position=written.position)
+                    )
                     return
-        self.conditions.append(Comparison(operator, *sides, written.position))
+        self.conditions.append(Comparison(operator, *sides, position=written.position))
 
     def side(self, term: Term) -> Operand | Nil:
         return self.argument(term) if isinstance(term, ListTerm) else self.operand(term)
@@ -159,7 +163,7 @@ def _operation(
     operator: ArithmeticOperator, left: Operand, right: Operand, position: Position
 ) -> Operand:
     if not (isinstance(left, Constant) and isinstance(right, Constant)):
-        return BinaryOperation(operator, left, right, position)
+        return BinaryOperation(operator, left, right, position=position)
     a, b = int(left.value), int(right.value)
     match operator:
         case "+":
@@ -170,7 +174,7 @@ def _operation(
             value = a * b
         case "//":
             value = a // b
-    return _fitting(Constant(value, position))
+    return _fitting(Constant(value, position=position))
 
 
 def _fitting(constant: Constant) -> Constant:

@@ -167,7 +167,7 @@ class _Builder(Transformer_NonRecursive[Token, tuple[WrittenRule, ...]]):
         dot: Token,
     ) -> WrittenRule:
         text = self._text[self._places.offset(head.position) : dot.end_pos]
-        return WrittenRule(head, body, head.position, text)
+        return WrittenRule(head, body, position=head.position, text=text)
 
     def body(
         self, *factors: WrittenAtom | WrittenComparison
@@ -179,11 +179,11 @@ class _Builder(Transformer_NonRecursive[Token, tuple[WrittenRule, ...]]):
 
     def comparison(self, left: Term, operator: Token, right: Term) -> WrittenComparison:
         return WrittenComparison(
-            cast(ComparisonOperator, operator.value), left, right, left.position
+            cast(ComparisonOperator, operator.value), left, right, position=left.position
         )
 
     def atom(self, name: Token, arguments: tuple[Term, ...] = ()) -> WrittenAtom:
-        return WrittenAtom(name.value, arguments, self._at(name))
+        return WrittenAtom(name.value, arguments, position=self._at(name))
 
     def arguments(self, *terms: Term) -> tuple[Term, ...]:
         return terms
@@ -192,7 +192,7 @@ class _Builder(Transformer_NonRecursive[Token, tuple[WrittenRule, ...]]):
         # '[' ']' or '[' elements ']' or '[' elements '|' tail ']'
         elements = parts[0] if isinstance(parts[0], tuple) else ()
         tail = cast(Term, parts[2]) if len(parts) == 4 else None
-        return ListTerm(elements, tail, self._at(opening))
+        return ListTerm(elements, tail, position=self._at(opening))
 
     def add(self, left: Operand, right: Operand) -> BinaryOperation:
         return self._operation("+", left, right)
@@ -209,29 +209,29 @@ class _Builder(Transformer_NonRecursive[Token, tuple[WrittenRule, ...]]):
     def _operation(
         self, operator: ArithmeticOperator, left: Operand, right: Operand
     ) -> BinaryOperation:
-        return BinaryOperation(operator, left, right, left.position)
+        return BinaryOperation(operator, left, right, position=left.position)
 
     def negative(self, minus: Token, operand: Operand) -> Operand:
         position = self._at(minus)
         if isinstance(operand, Constant) and isinstance(operand.value, int):
-            return Constant(-operand.value, position)
-        return BinaryOperation("-", Constant(0, position), operand, position)
+            return Constant(-operand.value, position=position)
+        return BinaryOperation("-", Constant(0, position=position), operand, position=position)
 
     def group(self, opening: Token, expression: Operand, _: Token) -> Operand:
         return replace(expression, position=self._at(opening))
 
     def bare_string(self, name: Token) -> Constant:
-        return Constant(name.value, self._at(name))
+        return Constant(name.value, position=self._at(name))
 
     def VARIABLE(self, token: Token) -> Variable:
-        return Variable(token.value, self._at(token))
+        return Variable(token.value, position=self._at(token))
 
     def INTEGER(self, token: Token) -> Constant:
         position = self._at(token)
         # Python refuses to read integers of thousands of digits; no such one is useful here.
         if len(token) > 100:
             raise Mistake("the integer does not fit in 64 bits", position)
-        return Constant(int(token), position)
+        return Constant(int(token), position=position)
 
     def STRING(self, token: Token) -> Constant:
         position = self._at(token)
@@ -244,4 +244,6 @@ class _Builder(Transformer_NonRecursive[Token, tuple[WrittenRule, ...]]):
                 )
             return _ESCAPED[match[1]]
 
-        return Constant(re.sub(r"\\(.)", unescaped, token[1:-1], flags=re.DOTALL), position)
+        return Constant(
+            re.sub(r"\\(.)", unescaped, token[1:-1], flags=re.DOTALL), position=position
+        )

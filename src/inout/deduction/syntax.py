@@ -33,11 +33,17 @@ NOWHERE = Position(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class Located:
+    """What stands somewhere in the text."""
+
+    position: Position = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Variable(Located):
     """A variable. Names with a `$` were made by desugaring and cannot be written by a user."""
 
     name: str
-    position: Position = field(default=NOWHERE, compare=False, repr=False)
 
     def __str__(self) -> str:
         # A fresh name for `_` occurs only once, so `_` says the same.
@@ -45,11 +51,10 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(Located):
     """An integer or a string."""
 
     value: int | str
-    position: Position = field(default=NOWHERE, compare=False, repr=False)
 
     def __str__(self) -> str:
         return quote(self.value) if isinstance(self.value, str) else str(self.value)
@@ -67,25 +72,23 @@ NIL = Nil()
 
 
 @dataclass(frozen=True, slots=True)
-class BinaryOperation:
+class BinaryOperation(Located):
     """Integer arithmetic on two operands; `-x` is `0 - x`, and `//` rounds down."""
 
     operator: ArithmeticOperator
     left: Operand
     right: Operand
-    position: Position = field(default=NOWHERE, compare=False, repr=False)
 
     def __str__(self) -> str:
         return _show(self, level=1, stars=True)
 
 
 @dataclass(frozen=True, slots=True)
-class ListTerm:
+class ListTerm(Located):
     """A list as written, `[a, B]` or `[a, B | Rest]`; `tail` is None for the former."""
 
     elements: tuple[Term, ...]
     tail: Term | None = None
-    position: Position = field(default=NOWHERE, compare=False, repr=False)
 
     def __str__(self) -> str:
         tail = "" if self.tail is None else f"|{self.tail}"
@@ -102,12 +105,11 @@ T = TypeVar("T")  # what stands in atoms and comparisons: terms as written, or d
 
 
 @dataclass(frozen=True, slots=True)
-class _Atom(Generic[T]):
+class _Atom(Located, Generic[T]):
     """A relation applied to arguments; `is_filter` marks `?relation(...)`."""
 
     relation: str
     arguments: tuple[T, ...]
-    position: Position = field(default=NOWHERE, compare=False, repr=False)
     is_filter: bool = False
 
     @property
@@ -120,13 +122,12 @@ class _Atom(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Comparison(Generic[T]):
+class _Comparison(Located, Generic[T]):
     """Two sides and the operator between them."""
 
     operator: ComparisonOperator
     left: T
     right: T
-    position: Position = field(default=NOWHERE, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{_show_side(self.left)} {self.operator} {_show_side(self.right)}"
@@ -157,12 +158,11 @@ class Comparison(_Comparison[Expression]):
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenRule:
+class WrittenRule(Located):
     """A rule as written; factors keep their order, `text` is the slice of the program."""
 
     head: WrittenAtom
     factors: tuple[WrittenAtom | WrittenComparison, ...]
-    position: Position = field(default=NOWHERE, compare=False, repr=False)
     text: str = field(default="", compare=False, repr=False)
 
     def __str__(self) -> str:
@@ -173,25 +173,23 @@ class WrittenRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Equation:
+class Equation(Located):
     """`variable = expression`: binds the variable, or tests it when it is bound already."""
 
     variable: Variable
     expression: Expression
-    position: Position = field(default=NOWHERE, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.variable} = {_show_side(self.expression)}"
 
 
 @dataclass(frozen=True, slots=True)
-class PairEquation:
+class PairEquation(Located):
     """`variable = [head|tail]`: takes a list apart, puts one together, or tests it."""
 
     variable: Variable
     head: Argument
     tail: Argument
-    position: Position = field(default=NOWHERE, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.variable} = [{self.head}|{self.tail}]"

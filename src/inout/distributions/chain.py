@@ -370,12 +370,9 @@ class HMM(LinearChain):
         s, v = emission.shape
         expect_shape("initial", initial, (s,))
         expect_shape("transition", transition, (s, s))
-        for name, given in (
-            ("initial", initial),
-            ("transition", transition),
-            ("emission", emission),
-        ):
-            refuse_bad_values(name, given)
+        refuse_bad_values("initial", initial)
+        refuse_bad_values("transition", transition)
+        refuse_bad_values("emission", emission)
         if observations.ndim < 1 or not is_integer(observations):
             raise ArgumentError(
                 "observations",

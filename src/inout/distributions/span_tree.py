@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Inexact, Int
 from torch import Tensor
 
-from inout._core.errors import ArgumentError
+from inout._core.checks import expect
 from inout.distributions.arguments import (
     Lengths,
     of_one_dtype,
@@ -59,10 +59,9 @@ class SpanTree(TreeDistribution):
     ) -> None:
         refuse_non_tensors(log_potentials=log_potentials)
         shape = log_potentials.shape
-        if len(shape) < 3 or shape[-3] != shape[-2] or shape[-1] == 0:
-            raise ArgumentError(
-                "log_potentials", f"must be [*b n n s] with at least one label. Got {list(shape)}"
-            )
+        good = len(shape) >= 3 and shape[-3] == shape[-2] and shape[-1] > 0
+        wanted = "must be [*b n n s] with at least one label"
+        expect(good, "log_potentials", wanted, list(shape))
         self._set_shape(shape[:-3], shape[-2], lengths, tier, log_potentials.device)
         refuse_bad_values("log_potentials", log_potentials, self._spans[..., None])
         self.potentials = of_one_dtype({"log_potentials": log_potentials})
@@ -75,8 +74,7 @@ class SpanTree(TreeDistribution):
 
     @property
     def _part_shapes(self) -> dict[str, torch.Size]:
-        _, n, s = self.size
-        return {"log_potentials": torch.Size([n, n, s])}
+        return {"log_potentials": self.potentials["log_potentials"].shape[-3:]}
 
     def _masked(self, potentials: Potentials) -> Float[Tensor, "*b n n s"]:
         """The potentials, -inf where there can be no span."""

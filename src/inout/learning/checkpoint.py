@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import json
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +40,21 @@ class Checkpoint:
 
     @staticmethod
     def opened(
-        path: str | Path, kind: str, identity: Mapping[str, str], *, resume: bool
-    ) -> tuple[Checkpoint, Any]:
-        """The checkpoint and the state to resume from: None for a run from the beginning.
+        path: str | Path | None,
+        kind: str,
+        identity: Callable[[], Mapping[str, str]],
+        *,
+        resume: bool,
+    ) -> tuple[Checkpoint | None, Any]:
+        """The checkpoint, if there is a path, and the state to resume from, if it is resumed.
 
         Raises where a file would be overwritten, or is not a checkpoint of this run.
         """
-        checkpoint = Checkpoint(Path(path), kind, identity)
+        if path is None:
+            if resume:
+                raise ArgumentError("resume", "needs a checkpoint. Got checkpoint=None")
+            return None, None
+        checkpoint = Checkpoint(Path(path), kind, identity())
         check_writable(path)
         if resume:
             return checkpoint, checkpoint.load()

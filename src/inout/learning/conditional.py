@@ -114,11 +114,9 @@ def fit_conditional(
     tolerance = checked_number("tolerance", tolerance, 0.0)
     max_iterations = at_least("max_iterations", max_iterations, 0)
     checked_progress(progress)
-    if resume and checkpoint is None:
-        raise ArgumentError("resume", "needs a checkpoint. Got checkpoint=None")
-    kept = state = None
-    if checkpoint is not None:
-        identity = {
+
+    def identity() -> dict[str, str]:
+        return {
             "observed": digest(counts),
             "initial": digest(weights),
             "frequencies": digest(problem.frequencies),
@@ -130,7 +128,8 @@ def fit_conditional(
             "tolerance": repr(tolerance),
             "max_iterations": str(max_iterations),
         }
-        kept, state = Checkpoint.opened(checkpoint, "fit_conditional", identity, resume=resume)
+
+    kept, state = Checkpoint.opened(checkpoint, "fit_conditional", identity, resume=resume)
     search = _Search(problem, method, rate, tolerance, max_iterations, kept)
     with reporter(progress, "CRF") as tell:
         search.go_on(state, tell)

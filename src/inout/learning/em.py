@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -144,12 +145,8 @@ def em(
     )
     checked_generator(generator)
     checked_progress(progress)
-    if resume and checkpoint is None:
-        raise ArgumentError("resume", "needs a checkpoint. Got checkpoint=None")
-    kept = state = None
-    if checkpoint is not None:
-        identity = settings.identity(model, sentences)
-        kept, state = Checkpoint.opened(checkpoint, "em", identity, resume=resume)
+    identity = partial(settings.identity, model, sentences)
+    kept, state = Checkpoint.opened(checkpoint, "em", identity, resume=resume)
     log_partitions = model.likelihood(sentences)
     lengths = sentence_lengths(model, sentences)
     training = _Training(settings, log_partitions, lengths, kept)

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Inexact
 from torch import Tensor
 
-from inout._core.errors import ArgumentError
+from inout._core.checks import expect
 from inout.semirings.algebra import Algebra
 
 
@@ -52,8 +52,7 @@ class Polynomial(Algebra):
     orders: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if any(order < 0 for order in self.orders):
-            raise ArgumentError("orders", f"must be at least 0. Got {self.orders} instead.")
+        expect(min(self.orders, default=0) >= 0, "orders", "must be at least 0", self.orders)
 
     @property
     def shape(self) -> tuple[int, ...]:

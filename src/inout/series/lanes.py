@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Inexact
 from torch import Tensor
 
-from inout._core.errors import ArgumentError
+from inout._core.checks import expect
 from inout.semirings.polynomial import exponential_series
 from inout.series.convolution import convolve, convolve_matrices
 
@@ -70,8 +70,8 @@ class Truncated(Lanes):
     orders: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if not self.orders or any(order < 0 for order in self.orders):
-            raise ArgumentError("orders", f"must be one or more numbers >= 0. Got {self.orders}")
+        good = bool(self.orders) and min(self.orders) >= 0
+        expect(good, "orders", "must be one or more numbers >= 0", self.orders)
 
     @property
     def shape(self) -> tuple[int, ...]:

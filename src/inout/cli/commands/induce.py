@@ -163,8 +163,8 @@ def induce(
     opt.count("--latent", latent, 1)
     opt.check_seed(seed)
     way = opt.choice("--method", method or METHODS[0], METHODS)
-    settings = _em_options(way, of_em)
-    _induce_latent(treebanks, out, latent, way, seed, settings, about, unknown_threshold)
+    training = {"latent": latent, "method": way, "seed": seed, "options": _em_options(way, of_em)}
+    _induce_latent(treebanks, out, about, unknown_threshold, training)
 
 
 def _induce_grammar(
@@ -193,12 +193,9 @@ def _induce_grammar(
 def _induce_latent(
     treebanks: Sequence[str],
     out: str,
-    latent: int,
-    method: Any,
-    seed: int | None,
-    options: dict[str, Any],
     markovisation: dict[str, Any],
     unknown_threshold: int,
+    training: dict[str, Any],
 ) -> None:
     """Train a model of the treebanks and write it."""
     from time import monotonic
@@ -218,7 +215,7 @@ def _induce_latent(
         given = Markovisation(**markovisation)
         data = TrainingSet.of(trees, given, unknown_threshold=unknown_threshold)
     about = markovisation | {"unknown_threshold": unknown_threshold}
-    made = train(data, latent, method, seed=seed, options=options, about=about)
+    made = train(data, **training, about=about)
     put_model(out, made, began)
 
 

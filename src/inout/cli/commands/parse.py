@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from inout._core.checks import expect
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from inout.cli.grammars.loading import Line
     from inout.cli.progress import Line as StatusLine
     from inout.grammars.grammar import Grammar
+
+    Ask = Callable[[Line, int], Answer]  # the seed is that of its samples
 
 EXAMPLES = """[bold]Examples[/bold]
 
@@ -135,9 +138,14 @@ def parse(
         line.say(f"reading {name}")
         if model is None:
             loaded = load_grammar(name, format, start, add_duplicates)
-            found = _by_grammar(loaded, lines, request, line)
+            ask = _by_grammar(loaded, request, line)
         else:
-            found = _by_model(model, pruning, lines, request, line)
+            ask = _by_model(model, pruning, request)
+        from inout._core.pipeline import begun
+        from inout.cli.grammars.seeds import seeded_answers
+
+        line.say("parsing")
+        found = begun(seeded_answers(ask, lines, seed), lines)
     from inout.cli.grammars.parse_output import print_answers
 
     print_answers(
@@ -150,26 +158,19 @@ def parse(
     )
 
 
-def _by_grammar(
-    grammar: Grammar, lines: Iterable[Line], request: Request, line: StatusLine
-) -> Iterator[Answer]:
-    """The answers of a grammar."""
-    from inout._core.pipeline import begun
-    from inout.cli.grammars.parse_by_grammar import answers
+def _by_grammar(grammar: Grammar, request: Request, line: StatusLine) -> Ask:
+    """How a grammar answers a line."""
+    from inout.cli.grammars.parse_by_grammar import answer
     from inout.grammars.parser.parser import Parser
 
     parser = Parser(grammar)
     line.prepare("parse")
-    line.say("parsing")
-    return begun(answers(parser, lines, request), lines)
+    return partial(answer, parser, request)
 
 
-def _by_model(
-    path: str, pruning: float | None, lines: Iterable[Line], request: Request, line: StatusLine
-) -> Iterator[Answer]:
-    """The answers of a latent model."""
-    from inout._core.pipeline import begun
-    from inout.cli.grammars.parse_by_model import answers
+def _by_model(path: str, pruning: float | None, request: Request) -> Ask:
+    """How a latent model answers a line."""
+    from inout.cli.grammars.parse_by_model import answer
     from inout.latent.decoding.parser import LatentParser
     from inout.latent.grammar import LatentGrammar
 
@@ -181,8 +182,7 @@ def _by_model(
             f"{path}, which has negative parameters",
         )
     parser = LatentParser(model, threshold=pruning)
-    line.say("parsing")
-    return begun(answers(parser, lines, request), lines)
+    return partial(answer, parser, request)
 
 
 def _check_for_grammar(method: str | None, threshold: str | None) -> None:

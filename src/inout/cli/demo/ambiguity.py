@@ -10,7 +10,7 @@ from rich.text import Text
 from inout.cli.drawing import draw
 from inout.cli.grammars.answers import Answer, Found, Request
 from inout.cli.grammars.loading import Line
-from inout.cli.grammars.parse_by_grammar import answers
+from inout.cli.grammars.parse_by_grammar import answer as answer_line
 from inout.cli.grammars.parse_text import trees
 from inout.cli.grammars.trees import tree_node
 from inout.cli.paper import BAR_WIDTH, Paper
@@ -32,7 +32,7 @@ def parsed(parser: Parser) -> list[Answer]:
     sentences = [" ".join(words) for words in library.sentences("ambiguous")]
     ordered = [*DRAWN, *(text for text in sentences if text not in DRAWN)]
     lines = [Line("ambiguous", number, text) for number, text in enumerate(ordered, 1)]
-    return list(answers(parser, lines, _ASKED))
+    return [answer_line(parser, _ASKED, line, seed=0) for line in lines]
 
 
 def print_ambiguity(paper: Paper, found: Sequence[Answer]) -> None:

@@ -20,8 +20,6 @@ from inout.viz import TreeNode
 # Beyond this many goals, entropy and derivations are left out: they take a pass for each goal.
 MOST_GOALS = 100
 
-Progress = Callable[[int, int], None]
-
 
 @dataclass(frozen=True)
 class GoalAnswer:
@@ -94,7 +92,9 @@ class Answer:
         return phrase_tree(derivation) if self.phrases else derivation.tree()
 
 
-def solve(source: Source, request: Request, progress: Progress | None = None) -> Answer:
+def solve(
+    source: Source, request: Request, progress: Callable[[int, int], None] | None = None
+) -> Answer:
     """Read the facts, ground the program on them, and ask the forest everything."""
     start = time.perf_counter()
     program = Program(source.text, goal=request.goal, source=source.name)

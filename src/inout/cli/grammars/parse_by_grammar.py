@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import torch
 
-from inout._core.pipeline import in_order
 from inout.cli.grammars.answers import Answer, Found, Request
 from inout.cli.grammars.limits import refusal
 from inout.cli.grammars.loading import Line
-from inout.cli.grammars.seeds import seeded
 from inout.grammars.parser.analyses import Analyses
 from inout.grammars.parser.parser import Parser
 from inout.grammars.parser.parses import Parse
@@ -31,14 +28,8 @@ def treebank_label(symbol: str) -> str | None:
     return None if label.endswith("|<>") else label
 
 
-def answers(parser: Parser, lines: Iterable[Line], request: Request) -> Iterator[Answer]:
-    """The answer to each line, in order, as soon as it is there."""
-    given = seeded(lines, request.seed)
-    return in_order(partial(_answer, parser, request), given, torch.get_num_threads())
-
-
-def _answer(parser: Parser, request: Request, given: tuple[Line, int]) -> Answer:
-    line, seed = given
+def answer(parser: Parser, request: Request, line: Line, seed: int) -> Answer:
+    """The answer to one line; `seed` is that of its samples."""
     words = line.words
     refused = refusal(
         len(parser.form.table.nonterminals),

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from inout._core.errors import ChartTooLargeError
-from inout._core.pipeline import in_order
 from inout.cli.grammars.answers import Answer, Found, Request
 from inout.cli.grammars.limits import refusal
 from inout.cli.grammars.loading import Line
-from inout.cli.grammars.seeds import seeded
 from inout.latent.decoding.analyses import LatentAnalyses
 from inout.latent.decoding.labels import treebank_constituents
 from inout.latent.decoding.parser import LatentParser
@@ -22,14 +19,8 @@ from inout.latent.grammar import LatentGrammar
 from inout.latent.treebank import treebank_tree, with_words
 
 
-def answers(parser: LatentParser, lines: Iterable[Line], request: Request) -> Iterator[Answer]:
-    """The answer to each line, in order, as soon as it is there."""
-    given = seeded(lines, request.seed)
-    return in_order(partial(_answer, parser, request), given, torch.get_num_threads())
-
-
-def _answer(parser: LatentParser, request: Request, given: tuple[Line, int]) -> Answer:
-    line, seed = given
+def answer(parser: LatentParser, request: Request, line: Line, seed: int) -> Answer:
+    """The answer to one line; `seed` is that of its samples."""
     words = line.words
     size = len(parser.coarse.parser.form.table.nonterminals)
     refused = refusal(size, len(words), request.max_words, posteriors=True)

@@ -96,8 +96,5 @@ def _with_ways(
 
 def _unary_replaced(arrays: RuleArrays, pairs: NDArray[Any]) -> RuleArrays:
     """The same binary rules with these unary rules [u 2]."""
-    return replace(
-        arrays,
-        unary_head=np.ascontiguousarray(pairs[:, 0], np.int32),
-        unary_child=np.ascontiguousarray(pairs[:, 1], np.int32),
-    )
+    heads, children = (np.ascontiguousarray(x, np.int32) for x in pairs.T)
+    return replace(arrays, grammar=arrays.grammar._replace(unary_head=heads, unary_child=children))

@@ -19,7 +19,7 @@ _NONE, _NO_FLOATS = np.empty(0, np.int64), np.empty(0)
 
 
 class Grammar(NamedTuple):
-    """What every kernel reads of `RuleArrays`."""
+    """What every kernel reads of the rules, see `RuleArrays`."""
 
     pair_offsets: NDArray[np.int64]  # [symbols+1]
     pair_right: NDArray[np.int32]  # [q]
@@ -27,18 +27,18 @@ class Grammar(NamedTuple):
     rule_head: NDArray[np.int32]  # [r]
     unary_head: NDArray[np.int32]  # [u]
     unary_child: NDArray[np.int32]  # [u]
-    unary_place: NDArray[np.int32]  # [symbols]
+    unary_place: NDArray[np.int32]  # [symbols], numbers those of unary rules, -1 for the others
     root: int
     num_unary_symbols: int
 
 
 class Ways(NamedTuple):
-    """What walks from the top down read of `RuleArrays` besides."""
+    """What walks from the top down read of the rules besides."""
 
     rule_left: NDArray[np.int32]  # [r]
     rule_right: NDArray[np.int32]  # [r]
     head_offsets: NDArray[np.int64]  # [symbols+1]
-    head_rules: NDArray[np.int64]  # [r]
+    head_rules: NDArray[np.int64]  # [r], by head, then in the caller's order
     order: NDArray[np.int64]  # [r]
 
 
@@ -112,20 +112,8 @@ class RuleArrays:
     """
 
     num_symbols: int
-    root: int
-    order: NDArray[np.int64]  # [r]
-    pair_offsets: NDArray[np.int64]  # [symbols+1]
-    pair_right: NDArray[np.int32]  # [q]
-    rule_offsets: NDArray[np.int64]  # [q+1]
-    rule_head: NDArray[np.int32]  # [r]
-    rule_left: NDArray[np.int32]  # [r]
-    rule_right: NDArray[np.int32]  # [r]
-    head_offsets: NDArray[np.int64]  # [symbols+1]
-    head_rules: NDArray[np.int64]  # [r], by head, then in the caller's order
-    unary_head: NDArray[np.int32]  # [u]
-    unary_child: NDArray[np.int32]  # [u]
-    unary_place: NDArray[np.int32]  # [symbols], numbers those of unary rules, -1 for the others
-    num_unary_symbols: int
+    grammar: Grammar
+    ways: Ways
 
     @classmethod
     def compile(cls, num_symbols: int, root: int, binary: Array, unary: Array) -> RuleArrays:
@@ -144,36 +132,20 @@ class RuleArrays:
         symbols = np.unique(unary)
         place = np.full(num_symbols, -1, np.int32)
         place[symbols] = np.arange(len(symbols))
-        return cls(
-            num_symbols=num_symbols,
-            root=root,
-            order=order,
+        grammar = Grammar(
             pair_offsets=np.searchsorted(left[firsts], np.arange(num_symbols + 1)),
             pair_right=right[firsts],
             rule_offsets=np.append(firsts, len(head)),
             rule_head=head,
-            rule_left=left,
-            rule_right=right,
-            head_offsets=np.append(0, np.bincount(head, minlength=num_symbols).cumsum()),
-            head_rules=np.lexsort((order, head)),
             unary_head=unary_head,
             unary_child=unary_child,
             unary_place=place,
+            root=root,
             num_unary_symbols=len(symbols),
         )
-
-    @cached_property
-    def grammar(self) -> Grammar:
-        """Part of the leading argument of every kernel."""
-        return Grammar(
-            self.pair_offsets, self.pair_right, self.rule_offsets, self.rule_head, self.unary_head,
-            self.unary_child, self.unary_place, self.root, self.num_unary_symbols,
-        )  # fmt: skip
-
-    @cached_property
-    def ways(self) -> Ways:
-        """What walks from the top down read of the rules."""
-        return Ways(self.rule_left, self.rule_right, self.head_offsets, self.head_rules, self.order)
+        head_offsets = np.append(0, np.bincount(head, minlength=num_symbols).cumsum())
+        ways = Ways(left, right, head_offsets, np.lexsort((order, head)), order)
+        return cls(num_symbols, grammar, ways)
 
 
 def _no_offsets() -> NDArray[np.int64]:

@@ -22,7 +22,7 @@ SURE = 1 - 1e-12
 def pays(rules: RuleArrays, sentences: SentenceArrays) -> bool:
     """Whether `batched.sweep` is likely to be faster than `outside.sweep`."""
     squares = int((sentences.lengths**2).sum())
-    if squares < LANES_SQUARES or squares * len(rules.pair_right) < LANES_WORK:
+    if squares < LANES_SQUARES or squares * len(rules.grammar.pair_right) < LANES_WORK:
         return False
     if rules.num_symbols > LANES_SYMBOLS:
         return False
@@ -38,17 +38,17 @@ def meeting_share(rules: RuleArrays, sentences: SentenceArrays) -> float:
     widest = int(min(WIDEST, np.ceil(np.average(lengths, weights=lengths**2))))
     if widest < 2:
         return 0.0
-    s, left = rules.num_symbols, rules.rule_left[rules.rule_offsets[:-1]]
-    pairs = np.repeat(np.arange(len(left)), np.diff(rules.rule_offsets))
+    s, left = rules.num_symbols, rules.ways.rule_left[rules.grammar.rule_offsets[:-1]]
+    pairs = np.repeat(np.arange(len(left)), np.diff(rules.grammar.rule_offsets))
     found = np.bincount(sentences.symbols, minlength=s) / max(1, len(sentences.offsets) - 1)
     likely = [_with_unary(rules, np.minimum(found, 1.0))]
     meeting, spans = 0.0, 0
     for w in range(1, widest):
         apart = np.zeros(len(left))
         for d in range(w):
-            apart += _log_not(likely[d][left] * likely[w - 1 - d][rules.pair_right])
+            apart += _log_not(likely[d][left] * likely[w - 1 - d][rules.grammar.pair_right])
         meet = -np.expm1(apart)
-        missing = np.bincount(rules.rule_head, _log_not(meet[pairs]), s)
+        missing = np.bincount(rules.grammar.rule_head, _log_not(meet[pairs]), s)
         likely.append(_with_unary(rules, -np.expm1(missing)))
         meeting += (widest - w) * float(meet.mean())
         spans += widest - w
@@ -61,9 +61,11 @@ def _log_not(shares: Array) -> Array:
 
 
 def _with_unary(rules: RuleArrays, likely: Array) -> Array:
-    if len(rules.unary_head) == 0:
+    if len(rules.grammar.unary_head) == 0:
         return likely
-    missing = np.bincount(rules.unary_head, _log_not(likely[rules.unary_child]), len(likely))
+    missing = np.bincount(
+        rules.grammar.unary_head, _log_not(likely[rules.grammar.unary_child]), len(likely)
+    )
     result: Array = -np.expm1(missing + _log_not(likely))
     return result
 

@@ -129,8 +129,8 @@ def count_trees(
     """
     rules, sentences = passes.rules, passes.sentences
     lengths, starts = sentences.lengths, sentences.starts
-    order = np.empty_like(rules.order)
-    order[rules.order] = np.arange(len(order))
+    order = np.empty_like(rules.ways.order)
+    order[rules.ways.order] = np.arange(len(order))
     numbers = [
         _multiplicities(binary, _plain(passes.binary[:, order]), "binary rules"),
         _multiplicities(unary, _plain(passes.unary), "unary rules"),
@@ -145,7 +145,7 @@ def count_trees(
     found: list[list[int]] = [[] for _ in lengths]
     for turn, prime in enumerate(moduli):
         binary_rest, unary_rest, word_rest = (_remainders(x, prime) for x in numbers)
-        binary_rest = np.ascontiguousarray(np.atleast_2d(binary_rest)[:, rules.order])
+        binary_rest = np.ascontiguousarray(np.atleast_2d(binary_rest)[:, rules.ways.order])
         weights = Weights(binary_rest, np.atleast_2d(unary_rest))
         problem = Problem(rules.grammar, Residues(prime), weights, sentences.words(word_rest))
 

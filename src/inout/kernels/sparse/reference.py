@@ -31,8 +31,8 @@ def reference_log_partition(
     order, head, left, right, unary_head, unary_child = (
         torch.from_numpy(x).long()
         for x in (
-            rules.order, rules.rule_head, rules.rule_left, rules.rule_right,
-            rules.unary_head, rules.unary_child,
+            rules.ways.order, rules.grammar.rule_head, rules.ways.rule_left, rules.ways.rule_right,
+            rules.grammar.unary_head, rules.grammar.unary_child,
         )
     )  # fmt: skip
     binary, unary = (x if x.ndim == 2 else x[None] for x in (binary_log_weights, unary_log_weights))
@@ -59,7 +59,7 @@ def reference_log_partition(
                 kept = allowed & (here >= here.max() + lowest)
                 above[i, j] = torch.where(kept, here, -torch.inf)
         nothing = word_log_weights.new_full((), -torch.inf)
-        results.append(above[first, last - 1][rules.root] if last > first else nothing)
+        results.append(above[first, last - 1][rules.grammar.root] if last > first else nothing)
     return torch.stack(results) if results else word_log_weights.new_empty(0)
 
 

@@ -46,8 +46,8 @@ def most_edges(passes: ParsingPasses) -> int:
     entries = sum(
         int(np.diff(x).max(initial=0)) for x in (sentences.offsets, sentences.arc_offsets)
     )
-    widest = int(np.diff(passes.rules.head_offsets).max(initial=0))
-    return max(entries + widest, 1 + len(passes.rules.unary_head))
+    widest = int(np.diff(passes.rules.ways.head_offsets).max(initial=0))
+    return max(entries + widest, 1 + len(passes.rules.grammar.unary_head))
 
 
 def no_trees() -> Trees:

@@ -183,7 +183,7 @@ class ParsingPasses:
         self.rules, self.sentences, self.beam = rules, sentences, beam
         self.anchored = binary_log_weights.ndim == 2, unary_log_weights.ndim == 2
         # One row for all cells or one for each; rules in the passes' order.
-        ordered = np.atleast_2d(binary_log_weights)[:, rules.order]
+        ordered = np.atleast_2d(binary_log_weights)[:, rules.ways.order]
         self.binary: Array = np.ascontiguousarray(ordered, np.float64)
         self.unary: Array = np.ascontiguousarray(np.atleast_2d(unary_log_weights), np.float64)
         self.words: Array = np.ascontiguousarray(word_log_weights, np.float64)
@@ -197,8 +197,8 @@ class ParsingPasses:
         self.groups = [x[np.argsort(sentences.lengths[x], kind="stable")] for x in self.groups]
         self.groups = [x for x in self.groups if len(x)]
         lengths = sentences.lengths.astype(np.float64)
-        pairs = len(rules.pair_right) + rules.num_symbols
-        self.work = int((lengths**2).sum() * (pairs + len(rules.unary_head)))
+        pairs = len(rules.grammar.pair_right) + rules.num_symbols
+        self.work = int((lengths**2).sum() * (pairs + len(rules.grammar.unary_head)))
 
     @lazy_property
     def lanes(self) -> bool:
@@ -254,7 +254,7 @@ class ParsingPasses:
             return self
         chosen, entries, cells = self.sentences.select(np.array([sentence]))
         binary = np.empty_like(self.binary)
-        binary[:, self.rules.order] = self.binary
+        binary[:, self.rules.ways.order] = self.binary
         binary = binary[cells] if self.anchored[0] else binary[0]
         unary = self.unary[cells] if self.anchored[1] else self.unary[0]
         return ParsingPasses(self.rules, chosen, binary, unary, self.words[entries], self.beam)
@@ -302,7 +302,7 @@ class ParsingPasses:
             factors = np.ones(len(self.sentences))
         log_z, (binary, unary, words), _ = self._run(np.ascontiguousarray(factors, np.float64))
         counts = np.empty_like(binary)
-        counts[:, self.rules.order] = binary
+        counts[:, self.rules.ways.order] = binary
         binary = counts if self.anchored[0] else counts[0]
         return Counts(log_z, binary, unary if self.anchored[1] else unary[0], words)
 
@@ -343,7 +343,7 @@ class ParsingPasses:
         problem = only.log_problem if in_logs else only.scaled_problem()
         n = int(only.sentences.lengths[0])
         numbers, values = anchored.collect(problem, n, outer.back, float(threshold), by_split)
-        numbers[:, 0] = self.rules.order[numbers[:, 0]]
+        numbers[:, 0] = self.rules.ways.order[numbers[:, 0]]
         return numbers, values
 
     def rule_posteriors(self, sentence: int, threshold: float = 0.0) -> RulePosteriors:
