@@ -67,7 +67,7 @@ def complain(run, files):
         ),
         (
             ("solve", "cnf.dyna", *SENTENCE, "--beam", "beta=0"),
-            "inout: --beam must have an integer of at least 1 for its width. Got '0'",
+            "inout: --beam must have a width of at least 1. Got '0'",
         ),
         (
             ("solve", "cnf.dyna", *SENTENCE, "--weighted", "rul"),
@@ -127,7 +127,7 @@ def test_a_file_that_can_be_read_both_ways(complain, files):
     (files / "rule.tsv").write_text("S\ta\t-1\n")
     text = complain("solve", "cnf.dyna", *SENTENCE)
     assert text.startswith("rule.tsv:1:5: ")
-    assert text.endswith("say --weighted rule or --unweighted rule")
+    assert text.endswith("use --weighted rule or --unweighted rule")
 
 
 @pytest.mark.parametrize("name", ["cnf.dyna", "rule.tsv"])

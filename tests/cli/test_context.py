@@ -189,7 +189,7 @@ def test_strange_features_are_noticed(run, folder):
     (folder / "strange.tsv").write_text("a\tnothing\n\na\tnone\n", encoding="utf-8")
     told = run("context", "tag", "model.ctx", "strange.tsv")
     assert told.code == 0
-    assert told.err.startswith("note: the model knows no feature of 2 sequences; is DATA of")
+    assert told.err.startswith("note: the model knows no feature of 2 sequences; is DATA in")
     told = run("context", "curve", "model.ctx", "strange.tsv")
     assert "note: model.ctx: the model knows no feature" in told.err
 

@@ -236,5 +236,5 @@ def test_nothing_is_written_before_an_epoch_is_over(run, folder, monkeypatch, co
     interrupted(monkeypatch, COUNT - 1)
     told = run(*command, "-o", "x.ctx")
     assert (told.code, told.out) == (INTERRUPTED, "")
-    assert told.err == "stopped before the first epoch was over; nothing is written\n"
+    assert told.err == "stopped before the first epoch was complete; nothing written\n"
     assert (folder / "x.ctx").read_bytes() == b"an earlier one"

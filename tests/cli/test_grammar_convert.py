@@ -50,7 +50,7 @@ def test_normalising_keeps_the_share_of_every_tree(run, folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("g.cfg",), "inout: --to must name the format where there is no -o FILE"),
+        (("g.cfg",), "inout: --to is required without -o FILE"),
         (("g.cfg", "-o", "x.foo"), "--to must be given for a file name without .cfg"),
         (("g.cfg", "--to", "jsn"), "Got 'jsn'; did you mean json?"),
         (("g.cfg", "-o", "no/x.json"), "no/x.json: there is no directory no"),

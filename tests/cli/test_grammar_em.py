@@ -86,7 +86,7 @@ def test_priors_and_restarts(run, folder):
         (("g.cfg", "c.txt"), "Missing option '--out'"),
         (("g.cfg", "c.txt", "-o", "t"), "--to must be given for a file name without"),
         (("g.cfg", "c.txt", "-o", "no/t.cfg"), "no/t.cfg: there is no directory no"),
-        (("g.cfg", "e.txt", "-o", "t.cfg"), "CORPUS must have at least one sentence. Got none"),
+        (("g.cfg", "e.txt", "-o", "t.cfg"), "CORPUS must contain at least one sentence. Got none"),
         (("g.cfg", "c.txt", "-o", "t.cfg", "--frequencies"), "c.txt:1:1: expected a number"),
         (("g.cfg", "p.txt", "-o", "t.cfg", "--brackets"), "p.txt:1:1: 1 bracket is not closed"),
         (("g.cfg", "c.txt", "-o", "t.cfg", "--resume"), "there is no checkpoint to resume"),
@@ -157,7 +157,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_grammar(run, folder):
     assert not (folder / "t.json").exists()
     outcome = run("em", "g.cfg", "c.txt", "-o", "t.json", *OPTIONS)
     assert (outcome.code, outcome.out) == (2, "")
-    assert "--resume continues from it, deleting it starts afresh" in outcome.err
+    assert "use --resume to continue from it, or delete it to start afresh" in outcome.err
     other = run("em", "g.cfg", "c.txt", "-o", "t.json", *OPTIONS, "--prior", "1", "--resume")
     assert other.code == 2
     assert "must be of the same run" in other.err

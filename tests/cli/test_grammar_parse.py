@@ -165,14 +165,14 @@ def test_markovisation_is_undone(run, folder):
     ("arguments", "message"),
     [
         (("g.cfg", "no.txt"), "no.txt: no such file"),
-        (("g.cfg", "a a"), "a a: no such file; --sentence takes a sentence"),
+        (("g.cfg", "a a"), "a a: no such file; use --sentence for a sentence"),
         (("g.cfg", "."), ".: is a directory, not a file"),
         (("no.cfg", "sentences.txt"), "no.cfg: no such file"),
         (("-", "-"), "inout: only one input can be standard input"),
         (("-",), "inout: only one input can be standard input"),
         (
             ("g.cfg", "sentences.txt", "--sentence", "a"),
-            "give sentences by --sentence or in files, not both",
+            "use --sentence or files, not both",
         ),
         (("g.cfg", "sentences.txt", "--k", "0"), "--k must be at least 1. Got 0"),
         (("g.cfg", "sentences.txt", "--samples", "-1"), "--samples must be at least 0. Got -1"),

@@ -95,7 +95,7 @@ def test_the_command_has_words_for_every_remedy():
         (inout.FileError("wrong"), "inout: wrong"),
         (
             inout.FileError("exists", file="a", remedy=Remedy.RESUME),
-            "a: exists; --resume continues from it, deleting it starts afresh",
+            "a: exists; use --resume to continue from it, or delete it to start afresh",
         ),
     ],
 )

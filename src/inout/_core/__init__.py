@@ -1,1 +1,1 @@
-"""Errors, checks and small helpers that everything else stands on."""
+"""Errors, checks and small helpers that everything else uses."""

@@ -41,7 +41,7 @@ def expect_shape(name: str, array: Any, shape: Sequence[int]) -> None:
 
 
 def is_tensor(value: object) -> TypeGuard[torch.Tensor]:
-    """Whether a value is a tensor. Where torch was never imported none is, and it stays so."""
+    """Whether a value is a tensor, without importing torch."""
     return "torch" in sys.modules and isinstance(value, torch.Tensor)
 
 
@@ -75,7 +75,7 @@ def as_log_weights(
 
 
 def _refuse(name: str, bad: Any, values: Any, size: int) -> None:
-    """Raise where the shape is not [size], or a value is bad."""
+    """Raise if the shape is not [size] or a value is bad."""
     expect_shape(name, values, (size,))
     if bool(bad.any()):
         row = int(bad.argmax()) if isinstance(bad, np.ndarray) else int(bad.nonzero()[0, 0])

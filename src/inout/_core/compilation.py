@@ -1,4 +1,4 @@
-"""Who hears that a kernel is about to be compiled. Imports nothing heavy."""
+"""Listeners for the compilation of kernels. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _watchers: list[Callable[[str], None]] = []
 
 @contextmanager
 def watching(started: Callable[[str], None]) -> Iterator[None]:
-    """Calls `started` with the name of each function that is compiled inside, before it is."""
+    """Call `started` with the name of each function before it is compiled in this context."""
     _watchers.append(started)
     try:
         yield
@@ -21,7 +21,7 @@ def watching(started: Callable[[str], None]) -> Iterator[None]:
 
 
 def tell(name: str) -> None:
-    """Says to whoever listens that a function of this name is about to be compiled."""
+    """Tell all listeners that a function of this name is about to be compiled."""
     _LOG.info("compiling %s", name)
     for started in tuple(_watchers):
         started(name)

@@ -7,12 +7,12 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-# A JSON file or a tree may be one line of megabytes: this much is shown on either side of a caret.
+# A line may be megabytes long: this much is shown on either side of a caret.
 _BEFORE, _AFTER = 50, 40
 
 
 class Remedy(Enum):
-    """What helps against an error, in the words of Python; the command has words of its own."""
+    """Hints on how to fix an error, for Python; the command has its own texts."""
 
     ADD_DUPLICATES = 'duplicates="add" adds up their weights'
     DIAGNOSE = "inout.grammars.diagnose shows why"
@@ -27,7 +27,7 @@ class Remedy(Enum):
 class InoutError(Exception):
     """Root of all errors that inout raises on purpose.
 
-    `message` says what is wrong, and these say where, each None where it does not apply:
+    `message` says what is wrong, and these say where, each None if it does not apply:
     `argument`, the name of the argument; `file`, `line` and `column`, counted from 1; `remedy`
     is what helps. The text of the error is all of them together; a message that is a sentence of
     its own begins with a colon.
@@ -58,7 +58,7 @@ class InoutError(Exception):
 
     @property
     def place(self) -> str | None:
-        """FILE:LINE:COLUMN, as far as they are known."""
+        """FILE:LINE:COLUMN, as far as known."""
         parts = (self.file, self.line, self.column)
         return ":".join(str(part) for part in parts if part is not None) or None
 
@@ -93,15 +93,15 @@ class ArgumentError(InoutError, ValueError):
 
 
 class ChartTooLargeError(ArgumentError):
-    """A sentence has more ways to be built than fit in memory."""
+    """The chart of a sentence does not fit in memory."""
 
 
 class ForestError(InoutError, ValueError):
-    """A forest cannot be built or asked as wanted."""
+    """A forest cannot be built or queried as requested."""
 
 
 class CycleError(ForestError):
-    """An item would be needed to derive itself; `items` names the cycle in order."""
+    """An item depends on itself; `items` is the cycle in order."""
 
     def __init__(self, items: list[str]) -> None:
         self.items = items
@@ -122,7 +122,7 @@ class AmbiguousFactsError(FileError):
 
 
 class TextError(InoutError, ValueError):
-    """A text is wrong at one place; `excerpt` is the line there, with a caret below it.
+    """An error at one place of a text; `excerpt` is the line there, with a caret below it.
 
     `source` is the name that the text is called by: that of its file, if it is from one.
     """
@@ -142,7 +142,7 @@ class TextError(InoutError, ValueError):
 
 
 class ProgramError(TextError):
-    """A deduction program, whose whole text is given, is wrong at one place."""
+    """An error at one place of a deduction program, whose whole text is given."""
 
     def __init__(self, message: str, text: str, line: int, column: int, source: str) -> None:
         lines = text.splitlines()
@@ -151,23 +151,23 @@ class ProgramError(TextError):
 
 
 class GrammarError(TextError, FileError):
-    """The text of a grammar is wrong at one place."""
+    """An error at one place of the text of a grammar."""
 
 
 class TreeSyntaxError(TextError, FileError):
-    """Bracketed text is wrong at one place."""
+    """An error at one place of bracketed text."""
 
 
 class CountOverflowError(InoutError, OverflowError):
-    """A count left the range of int64; exact counting in Python integers has no such bound."""
+    """A count exceeds int64; exact counting in Python integers has no such limit."""
 
 
 class PrecisionError(InoutError, ArithmeticError):
-    """The answer would have fewer correct digits than were asked for; the message says why."""
+    """The result would have fewer correct digits than requested; the message says why."""
 
 
 class TrainingError(InoutError):
-    """Training cannot go on: the objective fell, an analysis was lost, or weights overflowed."""
+    """Training cannot continue: the objective fell, an analysis was lost, or weights overflowed."""
 
 
 def _excerpt(code: str, column: int) -> str:
@@ -177,6 +177,6 @@ def _excerpt(code: str, column: int) -> str:
         start, end = 0, len(code)
     left, right = "…" * (start > 0), "…" * (end < len(code))
     before = left + code[start : column - 1]
-    # Tabs must survive in the pointer line, or the caret lands elsewhere on screen.
+    # Tabs must survive in the pointer line, or the caret is misplaced.
     pointer = "".join("\t" if character == "\t" else " " for character in before)
     return f"  {left}{code[start:end]}{right}\n  {pointer}^"

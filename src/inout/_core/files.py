@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def open_bytes(path: Path) -> BufferedIOBase:
-    """The file to read from; `.xz` and `.gz` are unpacked on the way."""
+    """The file opened for reading; `.xz` and `.gz` are decompressed."""
     if path.suffix == ".xz":
         import lzma
 
@@ -22,12 +22,12 @@ def open_bytes(path: Path) -> BufferedIOBase:
 
 
 def unreadable() -> tuple[type[Exception], ...]:
-    """What reading such a file may raise."""
+    """The exceptions that reading such a file may raise."""
     return (OSError, EOFError, ValueError, *_compression_errors())
 
 
 def reason(error: Exception) -> str:
-    """What the trouble with a file is, in words."""
+    """What is wrong with a file, in words."""
     if isinstance(error, FileNotFoundError):
         return "no such file"
     if isinstance(error, IsADirectoryError):

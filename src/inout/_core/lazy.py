@@ -1,4 +1,4 @@
-"""What is made or imported when it is first used, and not before."""
+"""Lazy properties, sequences and imports."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ _EXPORT = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
 class lazy_property(Generic[Value]):
     """`functools.cached_property` without the lock that it has before Python 3.12.
 
-    That lock belongs to the class: threads that each make the property of an object of their own
-    would wait for each other. Here two threads with one object may both make its property, and
-    one of the results is kept.
+    That lock belongs to the class, so threads with different objects would wait for each other.
+    Here two threads with the same object may both compute its property, and one result is kept.
     """
 
     def __init__(self, make: Callable[[Any], Value]) -> None:
@@ -38,13 +37,13 @@ class lazy_property(Generic[Value]):
     def __get__(self, instance: object, owner: type) -> Any:
         if instance is None:
             return self
-        # Found there from now on: attributes of an object go before those of this kind.
+        # From now on the instance attribute takes precedence over this descriptor.
         value = instance.__dict__[self.name] = self.make(instance)
         return value
 
 
 class LazySequence(Sequence[Element]):
-    """A sequence that makes an element each time it is asked for; slices are lists."""
+    """A sequence whose elements are created on access; slices are lists."""
 
     @abstractmethod
     def _made(self, index: int) -> Element:
@@ -65,7 +64,7 @@ class LazySequence(Sequence[Element]):
 class LazyModule:
     """A module that is imported when one of its attributes is first used.
 
-    Unlike with `importlib.util.LazyLoader`, nobody finds it in `sys.modules` before that.
+    Unlike with `importlib.util.LazyLoader`, it is not in `sys.modules` before that.
     """
 
     def __init__(self, name: str) -> None:
@@ -80,7 +79,7 @@ def lazy_package(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """`__getattr__`, `__dir__` and `__all__` of a package that imports its names on first use.
 
-    The names stand in one place, the stub `__init__.pyi` beside `file`, the package's
+    The names are listed once, in the stub `__init__.pyi` beside `file`, the package's
     `__init__.py`: a line `from MODULE import NAME as NAME` each. Type checkers read it too.
     """
     stub = Path(file).with_suffix(".pyi").read_text(encoding="utf-8")

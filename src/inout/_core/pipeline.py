@@ -1,4 +1,4 @@
-"""A function of each line on all cores, its results in order, each as soon as it can be had."""
+"""A function applied to each item on all cores, with results in order, as soon as possible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-AHEAD = 8  # lines that are begun for each thread before the first is done
+AHEAD = 8  # items per thread in progress
 
 
 def begun(results: Iterator[R], items: object) -> Iterator[R]:
@@ -26,8 +26,8 @@ def begun(results: Iterator[R], items: object) -> Iterator[R]:
 def in_threads(function: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
     """function(item) for every item, computed by threads, in the order of the items.
 
-    Items are read by the caller's thread, a few ahead of the results: where they come from a
-    slow source, a result waits for the items behind it (`in_order` does not).
+    Items are read by the caller's thread, a few ahead of the results: with a slow source, a
+    result waits for the items after it (unlike with `in_order`).
 
     >>> list(in_threads(lambda n: n * n, range(5), threads=2))
     [0, 1, 4, 9, 16]
@@ -48,9 +48,9 @@ def in_threads(function: Callable[[T], R], items: Iterable[T], threads: int) -> 
 def in_order(function: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
     """function(item) for every item, computed by threads, in the order of the items.
 
-    Items are read by a thread of their own: where they come slowly, as from a person who types,
-    a result does not wait for the next item. What reading raises is raised after the results of
-    what was read before.
+    Items are read by a separate thread: with a slow source, such as a person typing, a result
+    does not wait for the next item. An error while reading is raised after the results of the
+    items before it.
 
     >>> list(in_order(lambda n: n * n, iter(range(5)), threads=2))
     [0, 1, 4, 9, 16]
@@ -78,7 +78,7 @@ def in_order(function: Callable[[T], R], items: Iterable[T], threads: int) -> It
             while reading or started:
                 while reading and len(started) < AHEAD * threads:
                     try:
-                        # Only where there is nothing else to do, wait for the next item.
+                        # Wait for the next item only if there is nothing else to do.
                         found = waiting.get(block=not started)
                     except Empty:
                         break
@@ -92,7 +92,7 @@ def in_order(function: Callable[[T], R], items: Iterable[T], threads: int) -> It
             stopped.set()
             for future in started:
                 future.cancel()
-            # A reader that waits for room finds it, and stops.
+            # Lets a waiting reader stop.
             while not waiting.empty():
                 waiting.get_nowait()
     if end is not None:

@@ -21,7 +21,7 @@ def checked_generator(generator: Any) -> torch.Generator:
 
 
 def own_generator(generator: Any) -> torch.Generator:
-    """The caller's generator, or a new one that torch's default generator has seeded."""
+    """The caller's generator, or a new one seeded by torch's default generator."""
     if generator is None:
         return torch.Generator().manual_seed(random_seed())
     return checked_generator(generator)
@@ -30,8 +30,8 @@ def own_generator(generator: Any) -> torch.Generator:
 def random_seed(generator: torch.Generator | None = None, *, bits: int = 64) -> int:
     """A non-negative integer of up to 64 random bits.
 
-    One draw seeds all samples of a call; each then has a stream of its own, so they are the same
-    on any number of threads.
+    One draw seeds all samples of a call; each has its own stream, so they are the same on any
+    number of threads.
     """
     source = checked_generator(generator)
     drawn = torch.randint(-(2**63), 2**63 - 1, (), generator=source, device=source.device)

@@ -1,4 +1,4 @@
-"""Classes whose public methods torch runs as they are, when it compiles or traces the caller."""
+"""Classes whose public methods run eagerly when torch compiles the caller."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Class = TypeVar("Class", bound=type)
 def untraced(cls: Class) -> Class:
     """The class, with public methods that torch.compile calls and torch.jit.trace refuses.
 
-    Their kernels and checks read numbers, which torch.compile cannot follow: it would warn, and
-    compile the pieces in between one by one. torch.jit.trace would record the answer for one
+    Their kernels and checks read values, which torch.compile cannot trace: it would warn, and
+    compile the pieces in between one by one. torch.jit.trace would record the result for one
     input as a constant.
     """
     for name, member in list(vars(cls).items()):
@@ -49,6 +49,6 @@ def _called(function: Callable[..., Any]) -> Callable[..., Any]:
             )
         return function(*args, **kwargs)
 
-    # A code object of its own, which is what torch.compile keeps its guards by.
+    # A separate code object, because torch.compile keeps its guards per code object.
     call.__code__ = call.__code__.replace(co_name=function.__name__)  # type: ignore[attr-defined]
     return call

@@ -1,4 +1,4 @@
-"""The table of commands, and how they end. Imports stay cheap here, so that help comes at once."""
+"""The table of commands and their exit codes. Imports stay cheap here: help must be instant."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ app.command(epilog=programs.EXAMPLES, rich_help_panel=EQUATIONS)(programs.progra
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with these arguments (None: those of the process); returns its exit code.
+    """Run the command with these arguments (default: sys.argv) and return its exit code.
 
-    0 on success, 1 if `check` found a problem, 2 after bad input, with one message on stderr, 130
-    after Ctrl-C.
+    0 on success; 1 if `check` found a problem; 2 on bad input, with one message on stderr; 130 on
+    Ctrl-C.
     """
     for stream in (sys.stdout, sys.stderr):
         # A character that the terminal cannot show must not end the program.
@@ -93,26 +93,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except (BrokenPipeError, SystemExit) as error:
-        # Whoever read our output stopped. typer makes an exit of it, but that is no failure.
+        # The reader closed the pipe. typer turns that into an exit, but it is not a failure.
         if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
             raise
         _close_output()
         return 0
     except OSError as error:
-        # Files are read and written with errors of our own, so this is what stdout said.
+        # Errors of other files are our own classes, so this one comes from stdout.
         _close_output()
         return _complain(messages.from_command(f"standard output: {error.strerror or error}"))
     except Exception as error:
-        # Which class a wrong option raises depends on the version of typer; all have this method.
+        # The class raised for a bad option depends on typer's version; all have this method.
         if not hasattr(error, "format_message"):
             raise
         message = error.format_message()
-        # Without arguments typer shows the help and then an error that says nothing.
+        # Without arguments typer shows the help and then raises an error with no message.
         return _complain(messages.from_command(message)) if message else 0
 
 
 def _close_output() -> None:
-    """Drop what is still to be written: Python would try, and complain, once more at its end."""
+    """Discard pending output: Python would try to flush it, and fail, once more at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

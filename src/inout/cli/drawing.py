@@ -7,5 +7,5 @@ from inout.viz.branches import branches
 
 
 def draw(tree: TreeNode, width: int) -> str:
-    """The tree with its root on top where it fits, else one node a line."""
+    """The tree with its root on top if it fits, otherwise one node per line."""
     return branches(tree, max_width=width, max_depth=40) or text.tree(tree)

@@ -1,16 +1,16 @@
-"""Numbers as a person reads them, and as JSON can hold them."""
+"""Numbers formatted for people and for JSON."""
 
 from __future__ import annotations
 
 import math
 import sys
 
-# Larger integers would silently lose digits in readers of JSON that know only float64.
+# Larger integers would silently lose digits in JSON readers that use float64.
 _LARGEST_NUMBER = 2**53
 
 
 def whole(number: int) -> str:
-    """An exact count with separators, or its size where it is huge.
+    """An exact count with separators, or its magnitude if it is huge.
 
     >>> whole(1234567)
     '1,234,567'
@@ -35,7 +35,7 @@ def log(value: float) -> str:
 
 
 def probability(log_probability: float) -> str:
-    """A probability from its logarithm, with digits that say something also when it is small.
+    """A probability from its logarithm, with significant digits, however small.
 
     >>> probability(math.log(0.25)), probability(math.log(0.0125)), probability(-50.0)
     ('0.2500', '0.0125', '1.929e-22')
@@ -53,7 +53,7 @@ def probability(log_probability: float) -> str:
 
 
 def number(value: float | None) -> float | str | None:
-    """A float as JSON can hold it.
+    """A float, with infinities as strings, for JSON.
 
     >>> number(0.5), number(float("-inf"))
     (0.5, '-inf')
@@ -62,7 +62,7 @@ def number(value: float | None) -> float | str | None:
 
 
 def exact(count: int) -> int | str:
-    """An integer, as digits where a float64 could not hold it."""
+    """An integer, as a string of digits if a float64 could not hold it."""
     if count <= _LARGEST_NUMBER:
         return count
     limit = sys.get_int_max_str_digits()
@@ -83,7 +83,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time that something took.
+    """A duration for people.
 
     >>> duration(0.25), duration(12.4), duration(75.0), duration(3700.0)
     ('0.2 s', '12 s', '1 min 15 s', '1 h 1 min')

@@ -1,4 +1,4 @@
-"""What Ctrl-C must not end."""
+"""Short work that Ctrl-C must not interrupt."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Do what takes a moment to its end: who presses Ctrl-C twice still wants the file."""
+    """Ignore Ctrl-C for a moment: a second one must not lose the file."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

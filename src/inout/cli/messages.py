@@ -1,10 +1,10 @@
-"""Errors of the library as messages of the command: the one place where they are put into words."""
+"""Errors of the library as messages of the command, all in one place."""
 
 from __future__ import annotations
 
 from inout._core.errors import FileError, InoutError, ProgramError, Remedy
 
-# Arguments of the library that are options of the command.
+# Arguments of the library and the options they come from.
 OPTIONS = {
     "checkpoint": "--checkpoint",
     "format": "--to",
@@ -22,13 +22,13 @@ REMEDIES = {
     Remedy.LARGER_MAX_ROUNDS: "raise --max-rounds if it should",
     Remedy.NORMALISE: "--normalise turns weights into probabilities",
     Remedy.READ_COLUMNS: "--from conll reads words in columns",
-    Remedy.RESUME: "--resume continues from it, deleting it starts afresh",
+    Remedy.RESUME: "use --resume to continue from it, or delete it to start afresh",
 }
 OUT_OF_MEMORY = "out of memory; try a smaller --latent, --size, --max-words or --max-edges"
 
 
 def message(error: InoutError) -> str:
-    """The error in the command's words; one about a place in a file begins with that place."""
+    """The message of an error; one about a place in a file begins with that place."""
     argument = error.argument
     text = error.text(
         None if argument is None else OPTIONS.get(argument, argument),
@@ -39,5 +39,5 @@ def message(error: InoutError) -> str:
 
 
 def from_command(text: str) -> str:
-    """A message that says which command it comes from."""
+    """A message prefixed with the command's name."""
     return f"inout: {text}"

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A clause to end a message with: the nearest known names, or nothing.
+    """A clause to append to a message: the nearest known names, or nothing.
 
     >>> did_you_mean("goall", ["goal", "beta"])
     '; did you mean goal?'

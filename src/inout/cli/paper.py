@@ -1,4 +1,4 @@
-"""Where the command writes: a terminal with its colours and width, or a plain file."""
+"""Formatted output, for a terminal with its colours and width or for a plain file."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ MOST_LINES = 200  # of one drawing
 
 
 class Paper:
-    """A console that cuts long lines on a terminal and writes them whole into a file."""
+    """A console that truncates long lines on a terminal, but not in a file."""
 
     def __init__(self) -> None:
         terminal = Console(highlight=False)
         self.is_terminal = terminal.is_terminal
         self.width = terminal.width if terminal.is_terminal else FILE_WIDTH
-        # Tables must not be squeezed into a width that a file does not have.
+        # A file has no width to squeeze tables into.
         self.console = terminal if terminal.is_terminal else Console(highlight=False, width=10_000)
 
     def line(self, text: str | Text = "", style: str = "") -> None:
-        """One line, or a drawing of several."""
+        """Print one line, or a drawing of several."""
         self.console.print(
             text if isinstance(text, Text) else Text(text, style=style),
             no_wrap=True,
@@ -40,13 +40,13 @@ class Paper:
         )
 
     def heading(self, text: str, note: str = "") -> None:
-        """The title of a part, with a remark beside it."""
+        """Print a section heading, with a remark beside it."""
         self.line()
         self.line(Text.assemble((text, "bold"), (f"  {note}" if note else "", "dim")))
         self.line()
 
     def sentence(self, text: str, style: str = "", indent: int = 0) -> None:
-        """Running text, broken into lines of the paper's width."""
+        """Print running text, wrapped."""
         padded = Padding(Text(text, style=style), (0, 0, 0, indent), expand=False)
         self.console.print(padded, width=min(self.width, FILE_WIDTH))
 
@@ -57,7 +57,7 @@ class Paper:
         align: str,
         indent: int = 0,
     ) -> None:
-        """Rows under ruled headers; `align` has a letter l or r for each column."""
+        """Print rows under ruled headers; `align` has a letter l or r for each column."""
         table = Table(box=_RULED, show_edge=False, pad_edge=False, header_style="dim")
         for header, side in zip(headers, align, strict=True):
             table.add_column(Text(header), justify="right" if side == "r" else "left", no_wrap=True)
@@ -66,7 +66,7 @@ class Paper:
         self.console.print(Padding(table, (0, 0, 0, indent), expand=False))
 
     def pairs(self, rows: Sequence[tuple[str, str | Text]], indent: int = 0) -> None:
-        """Names and what they stand for, in two columns."""
+        """Print names and their descriptions, in two columns."""
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="bold", no_wrap=True)
         grid.add_column()
@@ -75,7 +75,7 @@ class Paper:
         self.console.print(Padding(grid, (0, 0, 0, indent), expand=False))
 
     def drawing(self, text: str, rest: str) -> None:
-        """A drawing of several lines, indented; `rest` says where all of a long one can be had."""
+        """Print an indented drawing; `rest` says where to find the whole of a long one."""
         lines = text.split("\n")
         for line in lines[:MOST_LINES]:
             self.line(f"   {line}")

@@ -1,4 +1,4 @@
-"""A line on the terminal that says what goes on, when it takes longer than a moment."""
+"""Progress on stderr: a status line for slow work, bars, and notes about compilation."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from inout._core.compilation import tell, watching
 if TYPE_CHECKING:
     from rich.status import Status
 
-PATIENCE = 1.0  # seconds without a word
-COMPILING = "compiling kernels, which only the first run does"
+PATIENCE = 1.0  # seconds before the line appears
+COMPILING = "compiling kernels, on the first run only"
 
 
 class Line:
-    """What the line says; does nothing where there is no terminal."""
+    """The status line; does nothing without a terminal."""
 
     def __init__(self, status: Status | None) -> None:
         self._status = status
 
     def say(self, text: str) -> None:
-        """Show another text."""
+        """Show this text."""
         if self._status is not None:
             self._status.update(text)
 
     def grown(self, items: int, edges: int) -> None:
-        """Show how far grounding is."""
+        """Show the progress of grounding."""
         self.say(f"grounding: {items:,} items, {edges:,} edges")
 
     def prepare(self, command: str) -> None:
-        """Compile what the command needs and nobody has compiled before, on all cores."""
+        """Compile the kernels that the command needs and that are not cached, on all cores."""
         from inout.cli.warmup.workers import prepare
 
         prepare(command, self._compiled)
@@ -46,7 +46,7 @@ class Line:
 
 @contextmanager
 def announcing() -> Iterator[None]:
-    """Says on stderr, once, that kernels are compiled, when that happens inside."""
+    """Announce on stderr, once, when kernels are compiled in this context."""
     said = threading.Event()
 
     def announce(name: str) -> None:
@@ -60,7 +60,7 @@ def announcing() -> Iterator[None]:
 
 @contextmanager
 def status() -> Iterator[Line]:
-    """A line on stderr that appears after a second, on a terminal only."""
+    """A status line on stderr that appears after a second, on a terminal only."""
     from rich.console import Console
     from rich.status import Status
 
@@ -84,10 +84,10 @@ def status() -> Iterator[Line]:
 def counter(
     what: str, total: int | None = None, *, prints: bool = True
 ) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr for a number that grows, where only stderr is a terminal.
+    """A progress bar on stderr, if only stderr is a terminal.
 
-    Where stdout is one too, what is printed there shows how far things are, and a bar would get
-    in between; unless nothing is printed meanwhile (`prints`).
+    If stdout is a terminal too, the output itself shows the progress, and a bar would get in
+    between; unless nothing is printed meanwhile (`prints`).
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -97,7 +97,7 @@ def counter(
         yield lambda done: None
         return
     columns = (TextColumn(what), BarColumn(bar_width=20), MofNCompleteColumn(), TimeElapsedColumn())
-    # Left alone, rich would send what is printed to stdout to the bar's console, which is stderr.
+    # By default rich would redirect stdout to the bar's console, which is stderr.
     with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.update(task, completed=done)
@@ -105,7 +105,7 @@ def counter(
 
 @contextmanager
 def steps(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr for a number of steps; plain lines where stderr is no terminal."""
+    """A bar on stderr for a number of steps; plain lines if stderr is not a terminal."""
 
     def say(done: int) -> None:
         print(f"inout: {what} {done}/{total}", file=sys.stderr, flush=True)

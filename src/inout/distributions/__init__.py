@@ -1,4 +1,4 @@
-"""Dense distributions in the manner of torch.distributions: one base, one file per family."""
+"""Dense distributions in the style of torch.distributions: one base, one file per family."""
 
 from inout.distributions.base import StructuredDistribution as StructuredDistribution
 from inout.distributions.chain import HMM as HMM

@@ -1,4 +1,4 @@
-"""What families check and change about their arguments."""
+"""Checks and conversions of the families' arguments."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def refuse_non_floats(name: str, potential: Tensor) -> None:
 def refuse_bad_values(name: str, potential: Tensor, used: Tensor | None = None) -> None:
     """Raise unless all values (those in the mask `used`, if given) are floats below +inf."""
     refuse_non_floats(name, potential)
-    # One pass without memory of its own when all is well: the largest value is NaN if any is.
+    # One pass without extra memory in the normal case: the largest value is NaN if any is.
     if potential.numel() == 0 or _largest(potential) < torch.inf:
         return
     bad = torch.isnan(potential) | (potential == torch.inf)
@@ -81,16 +81,16 @@ def checked_lengths(
         )
     if bool(((lengths < 0) | (lengths > n)).any()):
         raise ArgumentError("lengths", f"must be in 0..{n}. Got {lengths.tolist()}")
-    return lengths.to(device, torch.long, copy=True)  # the caller may change theirs later
+    return lengths.to(device, torch.long, copy=True)  # the caller may modify theirs later
 
 
 def _as_tensor(lengths: Any) -> Any:
-    """A tensor of what a list holds, or the list where that cannot be one."""
+    """A list as a tensor, or the list itself if that is impossible."""
     try:
         found = torch.tensor(lengths)
     except (TypeError, ValueError, RuntimeError, OverflowError):
         return lengths
-    return found if found.numel() else found.long()  # of an empty list torch makes floats
+    return found if found.numel() else found.long()  # torch makes floats of an empty list
 
 
 def refuse_misfits(name: str, event: Any, wanted: list[int], fixed: int = 1) -> None:
@@ -126,7 +126,7 @@ def of_one_dtype(potentials: dict[str, Tensor]) -> dict[str, Tensor]:
 def _largest(potential: Tensor) -> float:
     """The largest of its numbers, nan if any is nan.
 
-    Where there are few, by numpy: torch would wake a thread, and wait for it if the core is busy.
+    Small tensors go through numpy: torch would wake a thread, and wait for it on a busy core.
     """
     values = potential.detach()
     if values.is_cpu and values.numel() < _FEW and values.dtype in (torch.float32, torch.float64):

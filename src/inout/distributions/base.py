@@ -1,4 +1,4 @@
-"""`StructuredDistribution`: every query that follows from log Z, written once for all families."""
+"""`StructuredDistribution`: every query that follows from log Z, once for all families."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class StructuredDistribution(Distribution):
     """A distribution p(event) = exp(score(event)) / Z with an inside algorithm for log Z.
 
     The score is the sum of the log-potentials of the event's parts. A family supplies its
-    `potentials` by name, `_log_partition` as a function of them, how events are read (`_score`,
-    `parts`) and how they are found (`mode`, `_k_best`, `_draw`). All the rest is here.
+    `potentials` by name, `_log_partition` as a function of them, scoring of events (`_score`,
+    `parts`) and decoding (`mode`, `_k_best`, `_draw`). Everything else is here.
 
-    Events are integers. Beyond an element's length they hold -1 when decoded, and may hold
-    anything when scored. An element without any possible event has log Z = -inf with gradient 0,
-    and log-probability -inf for every event; only sampling from it is an error.
+    Events are integers. Decoding pads them with -1 beyond an element's length; scoring ignores
+    the padding. An element without any possible event has log Z = -inf with gradient 0, and
+    log-probability -inf for every event; only sampling from it is an error.
     """
 
     arg_constraints: ClassVar[dict[str, Any]] = {}
@@ -99,9 +99,9 @@ class StructuredDistribution(Distribution):
     ) -> tuple[Inexact[Tensor, "l b"], Inexact[Tensor, "k b"]]:
         """Sum of weight * exp(z . (F - centres)) over events, in units of Z; and the centres.
 
-        `values` [k b ...] of K additive functions for each potential, the batch flattened, sizes
-        of 1 for what does not matter. The centres are constants near the means; `shift` moves
-        those inside. See `inout.series.Generating`.
+        `values` [k b ...] of K additive functions for each potential, the batch flattened, with
+        size 1 in dimensions they do not depend on. The centres are constants near the means;
+        `shift` moves them. See `inout.series.Generating`.
         """
 
     def log_partition(self) -> Float[Tensor, "*b"]:
@@ -125,8 +125,8 @@ class StructuredDistribution(Distribution):
     def topk(self, k: int) -> tuple[Int[Tensor, ...], Float[Tensor, " k *b"]]:
         """The k most probable events [k *b ...], best first, and their log-probabilities [k *b].
 
-        Where an element has fewer than k, the rest has log-probability -inf. The
-        log-probabilities are differentiable.
+        If an element has fewer than k, the rest have log-probability -inf. The log-probabilities
+        are differentiable.
         """
         k = at_least("k", k, 1)
         with torch.no_grad():
@@ -157,7 +157,7 @@ class StructuredDistribution(Distribution):
         return self._events(found).reshape(shape + self.batch_shape + self.event_shape)
 
     def _one_length(self) -> int:
-        """The length of all elements, which `enumerate_support` needs to be the same."""
+        """The common length of all elements, for `enumerate_support`."""
         lengths = sorted(set(self.lengths.reshape(-1).tolist()))
         if len(lengths) > 1:
             raise ArgumentError(
@@ -190,9 +190,9 @@ class StructuredDistribution(Distribution):
     def _first_order(
         self, keep: bool, names: Collection[str] = ()
     ) -> tuple[Potentials, Potentials]:
-        """Expanded potentials, and the gradient of log Z in each; of all, or of those named.
+        """Expanded potentials, and the gradient of log Z in each; of all, or of the named ones.
 
-        The others are not expanded: what the batch shares is not differentiated copy by copy.
+        The others are not expanded, so that shared potentials are not differentiated per element.
         """
         asked = {n: p for n, p in self._expanded().items() if not names or n in names}
         potentials = {
@@ -210,9 +210,9 @@ class StructuredDistribution(Distribution):
     def marginals(self, *names: str) -> Potentials:
         """Expected number of uses of every part, element by element: the gradient of log Z.
 
-        A tensor [*b ...] for each potential, by default all of them; where a potential is shared
-        over positions, the sum over them. Differentiable. Costs a small multiple of log Z, less if
-        potentials that the batch shares are left out.
+        A tensor [*b ...] for each potential, by default all of them; if a potential is shared by
+        positions, the sum over them. Differentiable. Costs a small multiple of log Z, less without
+        potentials that the batch shares.
         """
         if unknown := set(names) - set(self.potentials):
             raise ArgumentError(
@@ -229,14 +229,14 @@ class StructuredDistribution(Distribution):
         return any(value.requires_grad for value in values.values())
 
     def entropy(self) -> Float[Tensor, "*b"]:
-        """Entropy in nats, log Z - E[score]; differentiable. -inf where no event is possible."""
+        """Entropy in nats, log Z - E[score]; differentiable. -inf if no event is possible."""
         return self.cross_entropy(self)
 
     def cross_entropy(self, other: StructuredDistribution) -> Float[Tensor, "*b"]:
-        """-E[log q(event)] under this distribution, of another one q over the same events.
+        """-E[log q(event)] under this distribution, for another one q over the same events.
 
-        log Z of q less the expected score under q; computed in float64, because little may be
-        left of two large numbers.
+        log Z of q minus the expected score under q; computed in float64, because it is a
+        difference of large numbers.
         """
         self._refuse_other_events(other)
         mine, its = self._in_double(), other._in_double()
@@ -244,7 +244,7 @@ class StructuredDistribution(Distribution):
         none = log_z == -torch.inf
         result = torch.where(none, 0.0, log_z) - mine.expectation(its.potentials)
         if bool(none.any()):
-            # Without events of its own the other one gives all of ours probability 0.
+            # A distribution without events gives all of ours probability 0.
             some = mine.log_partition() > -torch.inf
             result = torch.where(none, torch.where(some, torch.inf, -torch.inf), result)
         return result.to(next(iter(self.potentials.values())).dtype)
@@ -275,7 +275,7 @@ class StructuredDistribution(Distribution):
         """E[F] of the additive function F(event) = sum of f over the event's parts.
 
         `f` maps names of potentials to values of their shapes, or shapes that expand to them;
-        what is left out counts 0. Differentiable. Costs a small multiple of log Z.
+        missing potentials count 0. Differentiable. Costs a small multiple of log Z.
         """
         values = self._checked("f", f)
         return self._total(self.marginals(*values), values)
@@ -283,7 +283,7 @@ class StructuredDistribution(Distribution):
     def covariance(self, f: Mapping[str, Tensor], g: Mapping[str, Tensor]) -> Float[Tensor, "*b"]:
         """Cov[F, G] of two additive functions: a second derivative of log Z.
 
-        One product of the Hessian with f, so it costs a small multiple of log Z. Differentiable.
+        One Hessian-vector product, so it costs a small multiple of log Z. Differentiable.
         """
         left, right = self._checked("f", f), self._checked("g", g)
         moving = self._differentiable(self.potentials) or self._differentiable(left)
@@ -314,11 +314,11 @@ class StructuredDistribution(Distribution):
         `kind` is "raw", "central" or "cumulants". The result's `values` are [*b 1+n₁ … 1+n_K] in
         double precision, differentiable to any order in potentials and functions.
 
-        By "polynomial": truncated power series, exact but for rounding, O(Π(1+n_k)²) for each
-        product; by "circle": the generating function on circles with FFT, O(Π(1+n_k)), with a
-        bound on the error; by "taylor": Taylor mode through log Z, slow, for checking; "auto"
-        chooses. An order that cannot be had with this `precision`, relative to the absolute
-        moment of that order, is a `PrecisionError`; with None nothing is measured or refused.
+        Methods: "polynomial", truncated power series, exact up to rounding, O(Π(1+n_k)²) per
+        product; "circle", the generating function on circles with FFT, O(Π(1+n_k)), with an error
+        bound; "taylor", Taylor mode through log Z, slow, for checking; "auto" chooses. An order
+        that does not reach this `precision`, relative to the absolute moment of that order, raises
+        `PrecisionError`; None turns the check off.
 
         >>> import torch
         >>> from inout import LinearChain
@@ -346,7 +346,7 @@ class StructuredDistribution(Distribution):
 
         `marginals` weighted by powers of functions, of the same shapes: one forward and one
         backward pass, by differentiating the sum without N_v (Azuma & Matsumoto, theorem 2).
-        With `kind="central"` the functions are taken less their means. Differentiable.
+        With `kind="central"` the functions are centred. Differentiable.
         """
         several, numbers = as_lists(functions, powers)
         return generating.weighted_marginals(self, several, numbers, kind, precision)
@@ -363,8 +363,8 @@ class StructuredDistribution(Distribution):
         """E[F₁^n₁ ⋯ F_K^n_K G_j] for many further functions G_1, …, G_J at once.
 
         `others` maps names of potentials to values [j ...] for one element, dense or sparse
-        (torch.sparse): what a feature table looks like. All of them cost one forward and one
-        backward pass, and a product with the table.
+        (torch.sparse), like a feature table. All of them cost one forward and one backward pass,
+        and a product with the table.
         """
         generating.refuse_misfits(self, others)
         weighted = self.weighted_marginals(functions, powers, kind=kind, precision=precision)
@@ -373,8 +373,8 @@ class StructuredDistribution(Distribution):
     def histogram(self, f: Mapping[str, Tensor]) -> Histogram:
         """The probability of every value of an additive function with integer values.
 
-        From the generating function at roots of unity: the probabilities [*b m] have absolute
-        errors of some 1e-15 and add up to 1 as closely. Differentiable in the potentials.
+        From the generating function at roots of unity: the probabilities [*b m], and their sum,
+        have absolute errors of about 1e-15. Differentiable in the potentials.
 
         >>> import torch
         >>> from inout import LinearChain
@@ -424,13 +424,13 @@ class StructuredDistribution(Distribution):
 
 
 def _detached(x: Tensor) -> Tensor:
-    """The same values for autograd to start from; those of inference mode only as a copy."""
+    """The same values as a leaf for autograd; inference tensors are copied."""
     return x.clone() if x.is_inference() else x.detach()
 
 
 @register_kl(StructuredDistribution, StructuredDistribution)  # type: ignore[no-untyped-call, untyped-decorator]
 def _kl(p: StructuredDistribution, q: StructuredDistribution) -> Float[Tensor, "*b"]:
-    """KL[p || q] = E[log p - log q] under p, +inf where q lacks an event of p, 0 if p has none."""
+    """KL[p || q] = E[log p - log q] under p, +inf if q lacks an event of p, 0 if p has none."""
     p._refuse_other_events(q)
     mine, its = p._in_double(), q._in_double()
     entropy = mine.entropy()

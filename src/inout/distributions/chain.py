@@ -37,12 +37,12 @@ from inout.series import Lanes
 class LinearChain(LabelSequence):
     """Labels y of a sequence, p(y) proportional to exp(start + emissions + transitions + end).
 
-    `emissions` [*b n s]; `transitions` [s s], the same everywhere, or [*b n-1 s s], previous
+    `emissions` [*b n s]; `transitions` [s s], shared by all positions, or [*b n-1 s s], previous
     label first; `start` and `end` [s] or [*b s]; `lengths` [*b], a tensor or a list. Events are
-    labels [*b n]: decoding gives -1 beyond an element's length, and scoring ignores what is
-    there. Log-potentials, -inf allowed.
+    labels [*b n]: decoding gives -1 beyond an element's length, and scoring ignores the padding.
+    Log-potentials may be -inf.
 
-    log Z and its gradient cost O(b n s²) time, and memory O(b n s) besides the potentials and
+    log Z and its gradient take O(b n s²) time, and O(b n s) memory besides the potentials and
     their gradients. Potentials in half precision are computed in float32. `tier="reference"`
     computes log Z and its derivatives in plain torch code instead of the compiled kernels. NaN
     and +inf are refused, at the latest by the first query (on a GPU by its backward pass).
@@ -114,10 +114,10 @@ class LinearChain(LabelSequence):
             )
 
     def _refuse_bad_values(self, names: Iterable[str]) -> None:
-        """Raise if one of these potentials has NaN or +inf where it counts.
+        """Raise if one of these potentials has NaN or +inf outside the padding.
 
-        Reading position-specific transitions costs a tenth of log Z, and any answer from a GPU a
-        wait: these are checked only when log Z is NaN, or before the first decoding.
+        Reading position-specific transitions costs a tenth of log Z, and reading from a GPU a wait:
+        these are checked only if log Z is NaN, or before the first decoding.
         """
         real = self._real[..., None]
         used = {"emissions": real}
@@ -151,7 +151,7 @@ class LinearChain(LabelSequence):
         b, n, s = self.size
         emissions = potentials["emissions"]
         if "start" in potentials or "end" in potentials:
-            # What scatter_add does not touch costs a copy, and nothing on the way back.
+            # scatter_add copies the rest, and needs nothing for it in the backward pass.
             places = {"start": torch.zeros_like(self.lengths), "end": self.lengths - 1}
             some = (self.lengths > 0)[..., None, None]
             for name in [name for name in places if name in potentials]:
@@ -179,14 +179,14 @@ class LinearChain(LabelSequence):
         if not self._values_checked:
             plain = log_z.detach()
             if log_z.requires_grad and log_z.is_cuda:
-                # Nobody waits for the device now: the answer is there when the gradient comes.
+                # No wait for the device now: the answer is there by the backward pass.
                 log_z.register_hook(lambda _: self._refuse_nan(plain))  # type: ignore[no-untyped-call]
             else:
                 self._refuse_nan(plain)
         return _shaped(log_z, self.batch_shape)
 
     def _refuse_nan(self, log_z: Tensor) -> None:
-        """Raise for the potential that made log Z NaN, if it is."""
+        """If log Z is NaN, raise for the potential that caused it."""
         if bool(log_z.cpu().isnan().any()):
             self._refuse_bad_values(self.potentials)
         self._values_checked = True
@@ -239,14 +239,14 @@ class LinearChain(LabelSequence):
 
     @property
     def mode(self) -> Int[Tensor, "*b n"]:
-        """The most probable labels (Viterbi), 0 where none are possible; O(b n s²).
+        """The most probable labels (Viterbi), 0 if none are possible; O(b n s²).
 
         Ties go to smaller labels, the last position first.
         """
         return self._events(op.best_labels(*self._checked_flat()))
 
     def _k_best(self, k: int) -> tuple[Int[Tensor, "k b n"], Float[Tensor, "k b"]]:
-        """O(k b n s²) time, O(k n s) memory for each thread; 0 where there are fewer."""
+        """O(k b n s²) time, O(k n s) memory per thread; 0 if there are fewer."""
         return op.k_best_labels(*self._checked_flat(), k)
 
     def _draw(self, count: int, seed: int) -> tuple[Int[Tensor, "m b n"], Bool[Tensor, " b"]]:
@@ -276,7 +276,7 @@ class LinearChain(LabelSequence):
         return generating_function(lanes, given, lengths, (nodes, some), shift)
 
     def _node_values(self, values: dict[str, Tensor]) -> Inexact[Tensor, "k b n s"]:
-        """Values of labels at positions, those of the first and last label in their places."""
+        """Values of labels at positions, including those of the first and the last label."""
         b, n, s = self.size
         nodes = values["emissions"].expand(-1, b, n, s)
         lengths = self.lengths.reshape(b)
@@ -325,7 +325,7 @@ class LinearChain(LabelSequence):
 
 
 def _shaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """x in another shape; itself, without a node for autograd, if it has that one."""
+    """x in another shape; x itself, without an autograd node, if it already has it."""
     return x if x.shape == shape else x.reshape(shape)
 
 

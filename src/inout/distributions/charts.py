@@ -1,4 +1,4 @@
-"""The explicit forest of a batch: items in blocks, edges in groups with equally many tails."""
+"""The explicit forest of a batch: items in blocks, edges grouped by number of tails."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Group = tuple[Items, list[Items]]  # heads, and for each tail an array of their 
 def chart_forest(
     relations: Mapping[str, Tensor], blocks: BlockLabels, groups: Sequence[Group], *, batched: bool
 ) -> Forest:
-    """The forest whose first blocks are the relations and whose last block are its goals."""
+    """The forest whose first blocks are the relations and whose last block is the goals."""
     flat = {name: values.reshape(-1) for name, values in relations.items()}
     rows = np.arange(sum(len(values) for values in flat.values()))
     goals = blocks.numbers(list(blocks.shapes)[-1])

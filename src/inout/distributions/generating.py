@@ -25,7 +25,7 @@ Functions = Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]]
 
 def generating_function(d: StructuredDistribution, functions: Sequence[Function]) -> Generating:
     """The generating function of additive functions under each element of the batch."""
-    with torch.no_grad():  # in double precision: what is rare must not count as never used
+    with torch.no_grad():  # in double precision, so that rare parts do not count as unused
         used = d._in_double().marginals()
     checked = tuple(_checked(d, k, f, used) for k, f in enumerate(functions))
 
@@ -42,9 +42,9 @@ def generating_function(d: StructuredDistribution, functions: Sequence[Function]
 def _checked(
     d: StructuredDistribution, k: int, f: Function, used: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """A function as {name: values [b ...]} in float64 or complex128, 0 where nothing uses it.
+    """A function as {name: values [b ...]} in float64 or complex128, 0 for unused parts.
 
-    Dimensions of size 1 stay: families make use of what does not depend on a dimension.
+    Dimensions of size 1 stay: families exploit functions that do not depend on a dimension.
     """
     if not isinstance(f, Mapping):
         raise ArgumentError("f", f": a function maps names of potentials to values. Got {f!r:.80}")
@@ -184,9 +184,9 @@ def _table(values: Inexact[Tensor, "j ..."]) -> Inexact[Tensor, "j p"]:
 
 
 def value_range(d: StructuredDistribution, f: Function) -> tuple[int, int]:
-    """The least and the largest value of an integer-valued function over all possible events.
+    """The smallest and the largest value of an integer-valued function over all possible events.
 
-    The best events of a distribution whose log-potentials are the function's values.
+    Found by decoding with the function's values as log-potentials.
     """
     values = {
         name: x.detach().reshape(*d.batch_shape, *x.shape[1:]).expand(p.shape)

@@ -1,4 +1,4 @@
-"""`LabelSequence`: what distributions over one label for each position share."""
+"""`LabelSequence`: the common part of distributions with one label per position."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ class LabelSequence(StructuredDistribution):
         """Probability of every label at every position; differentiable."""
 
     def _checked_labels(self, event: Int[Tensor, "*e n"]) -> Int[Tensor, "*sb n"]:
-        """Labels [*s *b n] with 0 beyond each element's length, whatever stood there."""
+        """Labels [*s *b n] with the padding set to 0."""
         refuse_misfits("labels", event, [*self.batch_shape, *self.event_shape])
         return checked_range("labels", torch.where(self._real, event, 0).long(), 0, self.size[-1])
 
     def min_risk(self) -> Int[Tensor, "*b n"]:
         """The labels with the least expected Hamming loss: each position's likeliest label.
 
-        Costs as much as the marginals; 0 where no labelling is possible.
+        Costs as much as the marginals; 0 if no labelling is possible.
         """
         with torch.no_grad():
             return self.label_marginals().argmax(-1).where(self._real, -1)
 
     def enumerate_support(self, expand: bool = True) -> Int[Tensor, "m *b n"]:
-        """All labellings [s**n *b n] in lexicographic order, if all elements have one length."""
+        """All labellings [s**n *b n] in lexicographic order, if all lengths are the same."""
         n, s = self._one_length(), self.size[-1]
         self._refuse_many(s**n)
         labels = torch.tensor(list(product(range(s), repeat=n)), dtype=torch.long)

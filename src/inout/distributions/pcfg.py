@@ -34,11 +34,11 @@ class PCFG(TreeDistribution):
     preterminals; `preterminals` [*b n pt]: log-weight of each preterminal over each word. They
     need not be normalised; -inf is allowed. `lengths` [*b].
 
-    Preterminals stand over single words and nonterminals over two words or more, so an element
-    of fewer than two words has no tree: log Z = -inf. Events are integers [*b n n]: the symbol of
+    Preterminals cover single words and nonterminals two or more, so an element of fewer than two
+    words has no tree: log Z = -inf. Events are integers [*b n n]: the symbol of
     each span of the tree (0..nt-1 nonterminals, nt..nt+pt-1 preterminals) and -1 elsewhere.
 
-    log Z and its gradient cost O(n³ nt² + n² nt³ + n nt pt (nt + pt)) time for an element.
+    log Z and its gradient take O(n³ nt² + n² nt³ + n nt pt (nt + pt)) time per element.
     Half precision is computed in float32; `tier="reference"` runs plain torch code instead of the
     compiled kernels.
 
@@ -114,7 +114,7 @@ class PCFG(TreeDistribution):
         return (
             root.expand(*self.batch_shape, nt).reshape(b, nt),
             rules.reshape(-1, *rules.shape[-3:]),
-            # Padding may be anything; an empty element must not be taken for one of a word.
+            # Padding may be anything; an empty element must not be mistaken for one word.
             potentials["preterminals"].where(self._real[..., None], 0.0).reshape(b, n, pt),
             self._flat_lengths,
         )
@@ -134,7 +134,7 @@ class PCFG(TreeDistribution):
             nothing = values["root"].new_zeros(len(values["root"]), 0)
             return lanes.exponential(nothing) + unrelated_zero(self.potentials), nothing
         whole = {n: v.expand(-1, b, *self._part_shapes[n]) for n, v in values.items()}
-        # Values that all share are multiplied with the rules once.
+        # Shared values are multiplied with the rules once.
         own = values["rules"][:, : 1 if _same_for_all(values["rules"]) else b]
         rules = own.expand(-1, -1, *self._part_shapes["rules"]) if _matters(own) else None
         functions = whole["root"], rules, whole["preterminals"]
@@ -142,7 +142,7 @@ class PCFG(TreeDistribution):
         return generating_function(lanes, given, lengths, functions, shift)
 
     def _used(self, event: Tensor) -> tuple[Tensor, dict[str, tuple[Tensor, Tensor]]]:
-        """The event, expanded; of each potential the rows it uses, as (number, whether).
+        """The event, expanded; for each potential the rows it uses, as (index, mask).
 
         Root: [*s *b 1]; rules: [*s *b n*n], one for each span; preterminals: [*s *b n].
         """
@@ -181,7 +181,7 @@ class PCFG(TreeDistribution):
         flat = dict(zip(self.potentials, self._flat(self.potentials)[:3], strict=True))
         element = torch.arange(b, device=score.device).reshape(*self.batch_shape, 1)
         for name, (rows, used) in used_rows.items():
-            # One index into what is stored, so that nothing is expanded over samples.
+            # One index into the stored values, so that nothing is expanded over samples.
             size = self._part_shapes[name].numel()
             places = rows + element * size if len(flat[name]) == b else rows
             values = flat[name].reshape(-1)[places]
@@ -218,8 +218,8 @@ class PCFG(TreeDistribution):
     def min_risk(self) -> Int[Tensor, "*b n n"]:
         """The tree with the most expected correct labelled spans (Goodman 1996, section 3).
 
-        The sum of the marginals of its labelled spans, words included, is highest. It need not
-        be a tree of the grammar: then its `log_prob` is -inf.
+        It maximises the sum of the marginals of its labelled spans, words included. If the grammar
+        does not derive it, its `log_prob` is -inf.
         """
         if self._empty:
             return self._nothing()
@@ -233,7 +233,7 @@ class PCFG(TreeDistribution):
             return self._best_recall(gains.reshape(shape), labels.reshape(shape))
 
     def enumerate_support(self, expand: bool = True) -> Int[Tensor, "m *b n n"]:
-        """All trees [Catalan(n-1) nt**(n-1) pt**n, *b n n], if all elements have one length."""
+        """All trees [Catalan(n-1) nt**(n-1) pt**n, *b n n], if all lengths are the same."""
         n = self._one_length()
         _, _, nt, pt = self.size
         if n < 2:
@@ -286,10 +286,10 @@ class PCFG(TreeDistribution):
 
 
 def _matters(values: Tensor) -> bool:
-    """Whether values are not all 0, or may not stay so."""
+    """Whether values are not all 0, or may change."""
     return values.requires_grad or bool(values.any())
 
 
 def _same_for_all(values: Inexact[Tensor, "k b ..."]) -> bool:
-    """Whether all elements have the same values, and derivatives will not tell them apart."""
+    """Whether all elements share the same values, and the same derivatives."""
     return not values.requires_grad and bool((values == values[:, :1]).all())

@@ -35,13 +35,13 @@ class SemiMarkov(StructuredDistribution):
     `log_potentials` [*b n w s s]: entry [e, d - 1, i, j] is the log-potential of a segment of
     width d with label j that ends at position e (the last one it covers, from 0) and follows a
     segment with label i. The first segment follows none: its potential is at i = 0. Segments
-    are at most w wide. Padding, which never influences anything, whatever it holds: positions
-    beyond `lengths` [*b], segments that would start before the sequence (d > e + 1), and i > 0
-    for those that start it (d = e + 1). -inf is allowed.
+    are at most w wide. Padding, which is ignored: positions beyond `lengths` [*b], segments that
+    would start before the sequence (d > e + 1), and i > 0 for those that start it (d = e + 1).
+    -inf is allowed.
 
     Events are integers [*b n]: at the last position of each segment its label, -1 elsewhere (a
-    segment starts where the one before it has ended). Decoding gives -1 beyond the length too,
-    and scoring ignores what is there; so with w = 1 the events are those of `LinearChain`.
+    segment starts where the one before it ends). Decoding gives -1 beyond the length too, and
+    scoring ignores the padding; so with w = 1 the events are those of `LinearChain`.
 
     log Z and its gradient cost O(b n w s²) time (Sarawagi & Cohen 2004, section 3.2). Potentials
     in half precision are computed in float32. `tier="reference"` runs plain torch code instead
@@ -84,7 +84,7 @@ class SemiMarkov(StructuredDistribution):
         self.lengths = checked_lengths(lengths, batch_shape, n, log_potentials.device)
         self.potentials = of_one_dtype({"log_potentials": log_potentials})
         super().__init__(batch_shape, torch.Size([n]), validate_args=False)
-        # The mask of what counts costs a tenth of log Z: made only if something is amiss.
+        # The mask costs a tenth of log Z: computed only if something is wrong.
         if log_potentials.numel() and not bool(log_potentials.detach().amax() < torch.inf):
             refuse_bad_values("log_potentials", log_potentials, self._used)
 
@@ -118,7 +118,7 @@ class SemiMarkov(StructuredDistribution):
         return log_z(*self._flat(potentials)).reshape(self.batch_shape)
 
     def _segments(self, event: Tensor) -> tuple[Bool[Tensor, "*sb n"], Int[Tensor, "*sb n"]]:
-        """Where segments end, and there the place of their part in the flat [n w s s]."""
+        """Where segments end, and the index of each segment's part in the flat [n w s s]."""
         _, n, w, s = self.size
         refuse_misfits("events", event, [*self.batch_shape, n])
         labels = checked_range("events", torch.where(self._real, event, -1), -1, s)
@@ -165,17 +165,17 @@ class SemiMarkov(StructuredDistribution):
         return self._events(op.best_segments(*self._flat(self.potentials)))
 
     def _k_best(self, k: int) -> tuple[Int[Tensor, "k b n"], Float[Tensor, "k b"]]:
-        """O(k b n w s²); segments of width 1 with label 0 where there are fewer."""
+        """O(k b n w s²); segments of width 1 with label 0 if there are fewer."""
         return op.k_best_segments(*self._flat(self.potentials), k)
 
     def _draw(self, count: int, seed: int) -> tuple[Int[Tensor, "m b n"], Bool[Tensor, " b"]]:
         return op.sample_segments(*self._flat(self.potentials), count, seed)
 
     def min_risk(self) -> Int[Tensor, "*b n"]:
-        """The segmentation with the most labelled segments expected to be right.
+        """The segmentation with the most expected correct labelled segments.
 
-        It maximises the sum of P(a segment with label j covers exactly these positions) over its
-        segments, among the segmentations that are possible. O(b n w s²).
+        It maximises the sum of the marginals of its labelled segments, among the possible
+        segmentations. O(b n w s²).
         """
         with torch.no_grad():
             used = self.marginals()["log_potentials"]
@@ -184,7 +184,7 @@ class SemiMarkov(StructuredDistribution):
             return self._events(op.best_segments(*self._flat({"log_potentials": gains})))
 
     def enumerate_support(self, expand: bool = True) -> Int[Tensor, "m *b n"]:
-        """All segmentations [m *b n] with segments at most w wide, if elements have one length."""
+        """All segmentations [m *b n] with segments at most w wide, if all lengths are the same."""
         n = self._one_length()
         _, _, w, s = self.size
         counts = [1]

@@ -77,17 +77,17 @@ class SpanTree(TreeDistribution):
         return {"log_potentials": self.potentials["log_potentials"].shape[-3:]}
 
     def _masked(self, potentials: Potentials) -> Float[Tensor, "*b n n s"]:
-        """The potentials, -inf where there can be no span."""
+        """The potentials, -inf for impossible spans."""
         return potentials["log_potentials"].where(self._spans[..., None], -torch.inf)
 
     def _scores(self, potentials: Potentials) -> Float[Tensor, "b n n"]:
         """Log of the total weight of the labels of each span, in float64.
 
-        The chart adds up O(n) of them: rounded to float32, large ones would lose the answer.
+        The chart adds up O(n) of them: float32 would lose too much if they are large.
         """
         _, n, _ = self.size
         labels = self._masked(potentials)
-        # Without the shift by 0 of the dead spans their derivatives would be NaN.
+        # Without shifting dead spans by 0 their derivatives would be NaN.
         top = labels.detach().amax(-1, keepdim=True)
         top = torch.where(top == -torch.inf, 0.0, top)
         total = (labels - top).exp().sum(-1)
@@ -139,7 +139,7 @@ class SpanTree(TreeDistribution):
             return self._best_recall(best.double(), labels)
 
     def _k_best_trees(self, k: int) -> tuple[Int[Tensor, "k b n n"], Float[Tensor, "k b"]]:
-        """By the explicit forest, which has O(n³ + n² s) edges for an element."""
+        """By the explicit forest, which has O(n³ + n² s) edges per element."""
         b, n, s = self.size
         events = np.full((k, b, n * n), -1, np.int64)
         scores = np.full((k, b), -np.inf)
@@ -162,7 +162,7 @@ class SpanTree(TreeDistribution):
     def min_risk(self) -> Int[Tensor, "*b n n"]:
         """The tree with the most expected correct labelled spans (Goodman 1996, section 3).
 
-        The sum of the marginals of its labelled spans is highest: labelled recall.
+        It maximises the sum of the marginals of its labelled spans: labelled recall.
         """
         if self._empty:
             return self._nothing()
@@ -171,7 +171,7 @@ class SpanTree(TreeDistribution):
             return self._best_recall(gains.double(), labels)
 
     def enumerate_support(self, expand: bool = True) -> Int[Tensor, "m *b n n"]:
-        """All trees [Catalan(n-1) s**(2n-1), *b n n], if all elements have one length."""
+        """All trees [Catalan(n-1) s**(2n-1), *b n n], if all lengths are the same."""
         labels = range(self.size[2])
         return self._support(self._labelled(self._one_length(), labels, labels), expand)
 
@@ -190,7 +190,7 @@ class SpanTree(TreeDistribution):
                 "goal": (b,),
             }
         )
-        # No edge uses the entries of the padding, but a forest refuses NaN anywhere.
+        # No edge uses the padding, but a forest refuses NaN anywhere.
         relations = {"log_potentials": self._masked(self.potentials)}
         return chart_forest(relations, items, self._edges(items), batched=bool(self.batch_shape))
 

@@ -1,4 +1,4 @@
-"""What distributions over binary trees share: the encoding of trees, checks, decoding by recall."""
+"""The common part of distributions over binary trees: encoding, checks, decoding by recall."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class TreeDistribution(StructuredDistribution):
     """Binary trees over the positions of each element, as tensors of labelled spans.
 
     An event is an integer tensor [*b n n]: entry [i, j] is the label of the span from i to j
-    inclusive if the tree has that span, and -1 if not. Scoring ignores what is beyond an
-    element's length. Where an element has no tree at all, decoding gives -1 everywhere.
+    inclusive if the tree has that span, and -1 if not. Scoring ignores the padding beyond an
+    element's length. If an element has no tree, decoding gives -1 everywhere.
     """
 
     lengths: Tensor
@@ -47,7 +47,7 @@ class TreeDistribution(StructuredDistribution):
         tier: str | None,
         device: torch.device,
     ) -> None:
-        """Checks the lengths and the tier, and fixes batch and event shape."""
+        """Check the lengths and the tier, and set batch and event shape."""
         self.lengths = checked_lengths(lengths, batch_shape, n, device)
         self.tier = choose_tier(device, tier)
         torch.distributions.Distribution.__init__(
@@ -63,7 +63,7 @@ class TreeDistribution(StructuredDistribution):
 
     @property
     def _flat_lengths(self) -> Int[Tensor, " b"]:
-        """Lengths [b] of at least 1, as the kernels want them."""
+        """Lengths [b] of at least 1, as the kernels need them."""
         return self.lengths.reshape(-1).clamp(min=1)
 
     def _checked_tree(self, event: Tensor, *, labels: int) -> tuple[Tensor, Tensor]:
@@ -76,7 +76,7 @@ class TreeDistribution(StructuredDistribution):
         event = event.expand(*samples, *wanted).where(real, -1)
         checked_range("labels", event, -1, labels)
         lengths = self.lengths.expand(event.shape[:-2]).reshape(-1)
-        # Where no tree is possible none may be what decoding returned.
+        # If no tree is possible, the event may be the empty one that decoding returns.
         flat = (event >= 0).reshape(len(lengths), n, n)
         splits, good = spans.splits_of(flat, lengths)
         good = good | ~flat.flatten(1).any(1)
@@ -113,7 +113,7 @@ class TreeDistribution(StructuredDistribution):
 
     @abstractmethod
     def _k_best_trees(self, k: int) -> tuple[Int[Tensor, "k b n n"], Float[Tensor, "k b"]]:
-        """`_k_best` where there is something to compute."""
+        """`_k_best` of a non-empty batch."""
 
     def _draw(self, count: int, seed: int) -> tuple[Int[Tensor, "m b n n"], Bool[Tensor, " b"]]:
         b, n = self.batch_shape.numel(), self.event_shape[0]
@@ -125,7 +125,7 @@ class TreeDistribution(StructuredDistribution):
 
     @abstractmethod
     def _draw_trees(self, count: int, seed: int) -> Int[Tensor, "m b n n"]:
-        """`_draw` where there is something to draw; -1 everywhere if an element has no tree."""
+        """`_draw` of a non-empty batch; -1 everywhere if an element has no tree."""
 
     def _best_recall(
         self, gains: Float[Tensor, "*b n n"], labels: Int[Tensor, "*b n n"]
@@ -171,7 +171,7 @@ def unrelated_zero(potentials: Potentials) -> Float[Tensor, ""]:
 
 
 def used_rows(forest: Forest, k: int) -> Iterator[list[tuple[float, np.ndarray]]]:
-    """Of each goal's k best derivations: (score, rows of the relations chained that it uses)."""
+    """For each goal's k best derivations: (score, rows of the concatenated relations)."""
     arrays, rows = forest.arrays, forest.axiom_rows.cpu().numpy()
     best = forest.kbest(k)
     for trees in best if isinstance(best, list) else [best]:

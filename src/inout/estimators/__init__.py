@@ -1,3 +1,3 @@
-"""Models as estimators of scikit-learn; needs the extra `estimators`."""
+"""Models as scikit-learn estimators; needs the extra `estimators`."""
 
 from inout.estimators.context_tagger import ContextTagger as ContextTagger

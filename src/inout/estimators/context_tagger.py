@@ -1,4 +1,4 @@
-"""`ContextTagger`: labels of sequences with confidences, as an estimator of scikit-learn."""
+"""`ContextTagger`: sequence labelling with confidences, as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ Labels: TypeAlias = Sequence[Sequence[Hashable] | NDArray[Any]]
 
 
 class ContextTagger(BaseEstimator):  # type: ignore[misc]
-    """Labels sequences by a reified context model, and says how sure it is.
+    """Labels sequences by a reified context model, with confidences.
 
     A sequence is a list of positions, each a list of names of features or a mapping from names to
     values; or an array [n, d] of numbers. Labels are strings, or anything of which no two look the
     same as strings. Sequences are not padded, and must not be empty.
 
-    `order`: n-grams of up to so many labels are features. `size`: contexts that are kept for each
-    position. `memory`: the most labels a context remembers ("order": what n-grams need; None: no
-    bound). `beam`: beam search instead; with `learn_escape` what falls out of it stays possible.
+    `order`: n-grams of up to this many labels are features. `size`: number of contexts per
+    position. `memory`: maximum labels a context remembers ("order": what n-grams need; None: no
+    limit). `beam`: beam search instead; with `learn_escape` pruned histories stay possible.
     `method`, `epochs`, `step`, `delta`, `l2`: as in `inout.learning.contexts.fit_contexts`.
     `random_state`: the order in which sequences are seen; None is always the same order.
     `history_features`: functions of the labels before a position, which they see as strings.
@@ -117,8 +117,8 @@ class ContextTagger(BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Sequences) -> list[NDArray[np.float64]]:
         """The probability of each label at each position: an array [n s] for each sequence.
 
-        Columns are in the order of `classes_`, rows sum to one. The best labels one by one need
-        not be those of `predict`, which are the best together.
+        Columns are in the order of `classes_`, rows sum to one. The best individual labels need
+        not be those of `predict`, which are jointly the best.
         """
         return [tagging.marginals for tagging in self._tag(X)]
 
@@ -163,7 +163,7 @@ class ContextTagger(BaseEstimator):  # type: ignore[misc]
 
 
 def _classes(y: Labels) -> dict[str, Hashable]:
-    """The labels by how they look as strings, which must tell them apart."""
+    """The labels by their strings, which must be distinct."""
     found: dict[str, Hashable] = {}
     for label in {label: None for labels in y for label in labels}:
         if found.setdefault(str(label), label) != label:
@@ -174,7 +174,7 @@ def _classes(y: Labels) -> dict[str, Hashable]:
 
 
 def _array(labels: Sequence[Hashable]) -> NDArray[Any]:
-    """An array of the labels with their own type, or of objects where they are mixed."""
+    """An array of the labels with their own type, or of objects if types are mixed."""
     if len({type(label) for label in labels}) == 1 and not isinstance(labels[0], tuple):
         return np.array(labels)
     made = np.empty(len(labels), dtype=object)

@@ -28,7 +28,7 @@ def checked_corpus(corpus: Any) -> Sized:
         if not (hasattr(corpus, "__len__") and hasattr(corpus, "__getitem__")):
             sentences = list(corpus)
     if not len(sentences):
-        raise ArgumentError("corpus", "must have at least one sentence. Got none")
+        raise ArgumentError("corpus", "must contain at least one sentence. Got none")
     return sentences  # type: ignore[no-any-return]
 
 

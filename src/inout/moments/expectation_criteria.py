@@ -1,4 +1,4 @@
-"""Generalised expectation criteria: labels that a feature should have on average."""
+"""Generalised expectation criteria: target label distributions of features."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def expectation_criterion(
 
         P~_m(y) = mean over the tokens of feature m, in the whole batch, of P(y_t = y)
 
-    with labels of positions as in `label_marginals`. A feature that is on nowhere adds nothing,
-    so batches need not show them all. `divergence="squared"` takes the sum of squared differences
-    instead. +inf where a target asks for a label that the model excludes, with gradient 0 from it.
+    with labels of positions as in `label_marginals`. A feature without tokens adds nothing, so
+    batches need not contain them all. `divergence="squared"` is the sum of squared differences
+    instead. +inf if a target needs a label that the model excludes, with gradient 0 from it.
 
-    Differentiable. The marginals and one pass over the tokens, O(s) each; the gradient is one
-    product with the Hessian of log Z, however many labels and features there are.
+    Differentiable. Costs the marginals and one pass over the tokens, O(s) each; the gradient is
+    one Hessian-vector product, regardless of the number of labels and features.
 
     >>> import torch
     >>> from inout import LinearChain
@@ -84,12 +84,12 @@ def label_expectations(d: StructuredDistribution, tokens: Tensor) -> Float[Tenso
 def _means(
     d: StructuredDistribution, tokens: Tensor
 ) -> tuple[Float[Tensor, "m s"], Float[Tensor, " m"]]:
-    """Mean label distributions, and over how many tokens each was taken."""
+    """Mean label distributions, and the number of tokens of each."""
     marginals = label_marginals(d)
     s = marginals.shape[-1]
     features, places = _places(d, tokens)
     flat = marginals.reshape(-1, s)
-    # Padding, and all of an element without any event, has probability 0: it cannot count.
+    # Padding, and elements without any event, have probability 0 and do not count.
     counted = flat.detach().sum(-1) > 0.5
     ones = counted[places].to(flat.dtype)
     counts = flat.new_zeros(tokens.shape[0]).index_add(0, features, ones)
@@ -100,7 +100,7 @@ def _means(
 def _places(
     d: StructuredDistribution, tokens: Tensor
 ) -> tuple[Int[Tensor, " k"], Int[Tensor, " k"]]:
-    """Of every token, padding included: its feature, and its place in the flat [*b n]."""
+    """For every token, padding included: its feature, and its index in the flat [*b n]."""
     wanted = [*d.batch_shape, d.event_shape[-1]]
     if tokens.ndim != 1 + len(wanted) or list(tokens.shape[1:]) != wanted:
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""Expected F-measure: a ratio of two additive functions, exactly by quadrature, or by a series."""
+"""Expected F-measure: a ratio of two additive functions, by exact quadrature or by a series."""
 
 from __future__ import annotations
 
@@ -40,28 +40,28 @@ def expected_f(
 ) -> Float[Tensor, "*b"]:
     """E[(1 + gamma²) l / (|π| + gamma² L)], the expected F-measure; to be maximised.
 
-    l(event) is the sum of `correct` over the event's parts: how much of it is right. |π| is the
-    sum of `size`, whole numbers: how many of its parts are counted. L is `gold_size` [*b]: how
-    many there should be. Both functions are given as for `expectation`. gamma = 1 is F1, gamma = 0
-    precision; the larger it is, the more recall counts. If L = 0, an event that counts nothing is
-    right: the probability of |π| = 0 is added. 0 where no event is possible.
+    l(event) is the sum of `correct` over the event's parts: how many are right. |π| is the sum of
+    `size`, whole numbers: how many of its parts count. L is `gold_size` [*b]: how many gold parts
+    there are. Both functions are given as for `expectation`. gamma = 1 is F1, gamma = 0 precision;
+    a larger gamma weighs recall more. If L = 0, an event without counted parts is right: the
+    probability of |π| = 0 is added. 0 if no event is possible.
 
     `method="quadrature"`: 1 / (|π| + c) is the integral over t in [0, 1] of t^(|π| + c - 1), and
-    E[l t^|π|] is E[l] of a distribution with tilted potentials, times its Z and over ours.
-    Gauss-Jacobi nodes make a sum of that: exact up to rounding for 2 `nodes` > |π|, and to 13
-    digits with the number that is chosen if none is given (about 3 times the root of the largest
-    |π|). Each node costs one log Z and its gradient; if a gradient is needed, one product with
-    the Hessian more, all at once in the forward pass, whose memory does not grow with the nodes.
+    E[l t^|π|] is E[l] of a distribution with tilted potentials, times its Z, divided by ours.
+    Gauss-Jacobi quadrature is exact up to rounding for 2 `nodes` > |π|, and to 13 digits with the
+    default number of nodes (about 3 times the root of the largest |π|). Each node costs one log Z
+    and its gradient; if a gradient is needed, also one Hessian-vector product, already in the
+    forward pass, whose memory does not grow with the nodes.
 
     `method="series"`: the first `order` + 1 terms of the power series of the denominator about
     |π| = `centre` (equation 52), from the joint moments of |π| and l. It converges if
     ||π| - centre| < centre + gamma² L for every event that has something right; the default is
     the mean of |π|, or half of one more than the largest |π| if that is more, with which it does.
-    Its error falls like a power of the largest ratio of these two: prefer the quadrature if L is
-    much smaller than |π| may be.
+    Its error falls like a power of the largest ratio of these two: prefer quadrature if |π| can
+    be much larger than L.
 
-    Differentiable in the potentials and in `correct`, to any order. In float32 there are as many
-    digits as exp(log Z) has: for all of them give potentials in float64.
+    Differentiable in the potentials and in `correct`, to any order. In float32 the result has only
+    as many digits as exp(log Z): use float64 potentials for more.
 
     >>> import torch
     >>> from inout import LinearChain
@@ -116,7 +116,7 @@ def expected_f_of_event(
     What is right: in a `LinearChain` or `HMM`, a position with its gold label; in a `SemiMarkov`,
     a segment with the gold one's start, end and label, whatever comes before it; in a `SpanTree`,
     a span of the gold tree with its label. `counted` [s] says which labels count, by default
-    all; leave out those that mean nothing, such as a label "outside".
+    all; leave out those that do not, such as a label "outside".
 
     >>> import torch
     >>> from inout import SemiMarkov
@@ -253,7 +253,7 @@ def _series(
     """
     twin = in_double(d)
     most = largest_size(d, size)
-    # Kernels use it well that what is right or counted depends on few dimensions of a part.
+    # Kernels exploit that `correct` and `size` depend on few dimensions of a part.
     functions = [
         {name: without_copies(x).double() for name, x in f.items()} for f in (size, correct)
     ]
@@ -267,7 +267,7 @@ def _series(
             raise ArgumentError(
                 "centre", f": centre + gamma² gold_size must be above 0. Got {centre}"
             )
-        scale = torch.where(scale <= 0, 1.0, scale)  # nothing is ever counted, so nothing is right
+        scale = torch.where(scale <= 0, 1.0, scale)  # no part ever counts, so none is right
     lanes = Truncated((order, 1))
     units = torch.stack([scale, torch.ones_like(scale)]).reshape(2, -1)
     x, centres = generating(lanes, units)

@@ -16,7 +16,7 @@ from inout.moments.tilting import in_double
 def log_marginals(
     d: StructuredDistribution, event: Tensor, potential: str | None = None
 ) -> Float[Tensor, "*sb"]:
-    """Sum over an event's parts of log P(part), each part by itself; to be maximised.
+    """Sum of log P(part) over an event's parts, individually; to be maximised.
 
         sum over t of log P(y_t = gold label of t)
 
@@ -29,8 +29,7 @@ def log_marginals(
 
     A part of probability 0 gives -inf, and the gradient of the others. Differentiable: the
     gradient (equations 34-41) is one product with the Hessian of log Z, so value and gradient
-    cost a small multiple of log Z. Computed in float64, because the log of a small probability
-    may be an ordinary number.
+    cost a small multiple of log Z. Computed in float64, because probabilities may be tiny.
 
     >>> import torch
     >>> from inout import LinearChain
@@ -72,7 +71,7 @@ def _default_potential(d: StructuredDistribution) -> str:
 
 
 def _is_shared(d: StructuredDistribution, name: str) -> bool:
-    """Whether one entry of a potential stands for parts at several places."""
+    """Whether one entry of a potential is shared by parts at several places."""
     several = d.event_shape[-1] > 2
     chain = isinstance(d, LinearChain) and d.stationary and name == "transitions"
     return several and (chain or (isinstance(d, PCFG) and name == "rules"))

@@ -1,4 +1,4 @@
-"""Labels of positions: their probabilities in every family that labels positions."""
+"""Label probabilities of positions, in every family that labels positions."""
 
 from __future__ import annotations
 

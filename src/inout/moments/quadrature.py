@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 PRECISION = 1e-13
-# Sizes that are tried; a rule with q nodes is exact up to degree 2q - 1, and near to it far above.
+# Sizes to try; a rule with q nodes is exact up to degree 2q - 1, and nearly exact far above.
 _SIZES: tuple[int, ...] = (1, 2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96)
 _SIZES += (112, 128, 160, 192, 224, 256, 320, 384, 448, 512)
 
@@ -35,7 +35,7 @@ def jacobi_rule(exponent: float, count: int) -> tuple[Array, Array]:
         / np.sqrt((2 * k + exponent + 1) * (2 * k + exponent - 1))
     )  # fmt: skip
     nodes = np.linalg.eigvalsh(np.diag(diagonal) + np.diag(beside[:-1], -1))
-    # A node whose weight is below all floats overflows here: it stays where it is, with weight 0.
+    # A node whose weight underflows overflows here: it stays in place, with weight 0.
     with np.errstate(all="ignore"):
         value, slope, _ = _orthonormal(nodes, diagonal, beside, exponent)
         step = value / slope
@@ -70,7 +70,7 @@ def worst_error(exponent: float, count: int, degree: int) -> float:
 
 @lru_cache(maxsize=4096)
 def enough_nodes(exponent: float, degree: int) -> int:
-    """How many nodes give t^0 ... t^degree to 13 digits, or as exactly as rounding lets them.
+    """The number of nodes that give t^0 ... t^degree to 13 digits, or to rounding.
 
     About 3 sqrt(degree) of them, and never more than the degree / 2 + 1 that are exact.
     """

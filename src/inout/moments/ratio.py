@@ -138,7 +138,7 @@ def _with_gradients(
 
 @dataclass(frozen=True)
 class Wanted:
-    """By what the sum is to be differentiated."""
+    """The inputs to differentiate with respect to."""
 
     potentials: bool
     numerator: bool
@@ -197,8 +197,8 @@ class _ExpectedRatio(torch.autograd.Function):
         if not torch.is_grad_enabled():
             own = (None if x is None else x * per_element(outer, x) for x in ctx.own)
             return None, None, None, None, *own
-        # There may be second derivatives. Aliases: what flows where one input depends on another
-        # is the caller's graph's task.
+        # There may be second derivatives. Aliases: if one input depends on another, the caller's
+        # graph handles it.
         inputs = [x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in tensors]
         value = _plain(ctx.d, ctx.ratio, *_split(ctx.d, ctx.names, inputs))
         results = torch.autograd.grad(

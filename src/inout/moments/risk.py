@@ -18,7 +18,7 @@ def risk(d: StructuredDistribution, loss: Mapping[str, Tensor]) -> Float[Tensor,
     """Expected loss E[L], where L(event) is the sum of `loss` over the event's parts.
 
     `loss` maps names of potentials to values of their shapes, or shapes that expand to them;
-    what is left out costs nothing. 0 where no event is possible. Differentiable: minimum-risk
+    missing potentials cost nothing. 0 if no event is possible. Differentiable: minimum-risk
     training. Value and gradient cost a small multiple of log Z.
 
     >>> import torch
@@ -44,9 +44,9 @@ def risk_variance(d: StructuredDistribution, loss: Mapping[str, Tensor]) -> Floa
 def hamming_risk(d: StructuredDistribution, labels: Int[Tensor, "*#b n"]) -> Float[Tensor, "*b"]:
     """Expected number of positions whose label is not the given one.
 
-    `labels` [*b n], of which those beyond an element's length do not count; which label of a
-    position is meant says `label_marginals`. 0 where no event is possible. Differentiable;
-    costs as much as the marginals.
+    `labels` [*b n]; those beyond an element's length do not count. `label_marginals` defines the
+    label of a position. 0 if no event is possible. Differentiable; costs as much as the
+    marginals.
 
     >>> import torch
     >>> from inout import LinearChain
@@ -58,6 +58,6 @@ def hamming_risk(d: StructuredDistribution, labels: Int[Tensor, "*#b n"]) -> Flo
     refuse_misfits("labels", labels, [*d.batch_shape, n])
     real = real_positions(d)
     given = checked_range("labels", torch.where(real, labels, 0), 0, s)
-    # The others' probabilities, not 1 - P(right): that would lose the digits of a small risk.
+    # Sums the other labels, because 1 - P(right) would lose the digits of a small risk.
     wrong = given[..., None] != torch.arange(s, device=given.device)
     return (marginals * (wrong & real[..., None])).flatten(-2).sum(-1)

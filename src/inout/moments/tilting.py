@@ -1,4 +1,4 @@
-"""A distribution under other potentials: what the objectives differentiate."""
+"""A distribution under other potentials, for the objectives to differentiate."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def total(d: StructuredDistribution, weights: Mapping[str, Tensor], f: Potential
 
 
 def differentiable(values: Mapping[str, Tensor]) -> bool:
-    """Whether autograd follows one of them."""
+    """Whether one of them requires a gradient."""
     return any(value.requires_grad for value in values.values())
 
 
@@ -55,7 +55,7 @@ def leaves(values: Mapping[str, Tensor]) -> Potentials:
 
 
 def _leaf(x: Tensor) -> Tensor:
-    # Tensors of inference mode can only be differentiated by as a copy.
+    # Inference tensors must be copied to require gradients.
     return (x.clone() if x.is_inference() else x.detach()).requires_grad_()
 
 

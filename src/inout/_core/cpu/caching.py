@@ -1,9 +1,8 @@
-"""Where compiled code is kept, and when it is still good.
+"""The cache of compiled code, and when it is valid.
 
-numba keeps code as long as the file of the function itself does not change. But the code of
-imported functions becomes part of a kernel, and so do imported constants. Here the name of the file
-that keeps the code has a hash of the function's module and of all modules of its package that this
-imports, directly or not.
+numba reuses code as long as the function's own file does not change. But imported functions and
+constants become part of a kernel. Here the name of the cache file contains a hash of the function's
+module and of all modules of its package that it imports, directly or not.
 """
 
 from __future__ import annotations
@@ -70,10 +69,10 @@ class _StampedFiles(CompileResultCacheImpl):
 
 
 class KernelCache(FunctionCache):
-    """The compiled code of one function on disk; opened when it is first asked for.
+    """The compiled code of one function on disk, opened lazily.
 
-    In NUMBA_CACHE_DIR, or else beside the source, or else in the user's cache folder, whichever
-    can be written first.
+    In NUMBA_CACHE_DIR, beside the source, or in the user's cache folder: the first that is
+    writable.
     """
 
     _impl_class = _StampedFiles
@@ -82,12 +81,12 @@ class KernelCache(FunctionCache):
         self._function = function
         self._open = False
         self._enabled = True
-        # Now, not when compiled: by then a file may differ from what was imported.
+        # Hashed at import, not when compiled: by then a file may have changed.
         source_stamp(Path(getfile(function)))
 
     @property
     def cache_path(self) -> str | None:
-        """The folder, or None where none can be written."""
+        """The folder, or None if none is writable."""
         self._ensure_open()
         return self._cache_path if self._enabled else None
 
@@ -102,11 +101,11 @@ class KernelCache(FunctionCache):
         self._open = True
         try:
             super().__init__(self._function)
-        except RuntimeError:  # no folder can be written: compile in every process
+        except RuntimeError:  # no writable folder: compile in every process
             self.disable()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The code for a signature, or None: then it will be compiled, which watchers hear."""
+        """The code for a signature, or None: then it is compiled, and listeners are told."""
         self._ensure_open()
         found = super().load_overload(sig, target_context)
         if found is None:
@@ -114,7 +113,7 @@ class KernelCache(FunctionCache):
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keeps the code, and removes what was compiled from other sources."""
+        """Store the code, and remove code compiled from older sources."""
         super().save_overload(sig, data)
         if self._enabled:
             folder, base = Path(self._cache_path), self._impl.filename_base

@@ -16,9 +16,9 @@ from inout._core.cpu.caching import KernelCache
 
 
 class _Linked(JITCodeLibrary):
-    """Code that is only linked into other code: optimised there, as a part of it, and not before.
+    """Code that is only linked into other code, and only optimised there.
 
-    numba would optimise a function and make machine code of it, then again as a part of each
+    By default numba optimises and compiles a function on its own, then again as part of each
     caller, and of each caller's caller.
     """
 
@@ -32,7 +32,7 @@ class _Linked(JITCodeLibrary):
 
     @property
     def codegen(self) -> Any:
-        """Of the code generator, only what keeps the objects of interpreted code is asked for."""
+        """A stand-in for the code generator, of which only one method is called."""
         return _NoObjects
 
 
@@ -68,7 +68,7 @@ _INNER: dict[str, Any] = {
 
 
 def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Compiles a function at its first call, and keeps the code on disk; releases Python's lock."""
+    """Compile a function at its first call and cache it on disk; releases the GIL."""
     if function is None:
         return lambda function: compiled(function, **options)
     dispatcher = njit(nogil=True, pipeline_class=_KernelCompiler, **options)(function)
@@ -77,21 +77,21 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 
 def inner(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """As `compiled`, for what only compiled code calls: no wrappers, which take time to make.
+    """As `compiled`, for functions that only compiled code calls: skips the Python wrappers.
 
-    The code is part of its callers', and kept with them.
+    The code becomes part of the callers, and is cached with them.
     """
     decorate = njit(**_INNER, **options)
     return decorate if function is None else decorate(function)
 
 
 def inner_overload(stub: Callable[..., Any], **options: Any) -> Any:
-    """numba's `overload` of a stub, made as `inner` functions are."""
+    """numba's `overload` of a stub, compiled like `inner` functions."""
     made: Any = _INNER | options
     return overload(stub, strict=False, jit_options=made)
 
 
 def load_compiler() -> None:
-    """Makes numba import what it otherwise imports with the first kernel."""
+    """Make numba import what it otherwise imports with the first kernel."""
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()

@@ -11,7 +11,7 @@ _COLUMNS = 256  # of a few rows, which then stay in the first cache
 def add_products(x, y, x_rows, y_rows, firsts, out):
     """out[n] += x[x_rows[i]] * y[y_rows[i]] for all i in firsts[n]..firsts[n + 1].
 
-    Four products at a time: each is worth less than reading and writing the sum.
+    Four products at a time: each is cheaper than reading and writing the sum.
     """
     for low in range(0, x.shape[1], _COLUMNS):
         high = min(low + _COLUMNS, x.shape[1])

@@ -1,1 +1,1 @@
-"""One file for each command: its options and its help. What it does is imported when it runs."""
+"""One file per command: its options and help. The implementation is imported when it runs."""

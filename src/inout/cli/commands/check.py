@@ -20,7 +20,7 @@ EXAMPLES = """The exit code is 1 if there is a problem.
 def check(
     grammar: opt.GrammarArgument,
     weighted: Annotated[
-        bool, opt.flag("--weighted", "Weights need not be probabilities: ignore what they sum to.")
+        bool, opt.flag("--weighted", "Weights need not be probabilities: do not check their sums.")
     ] = False,
     format: opt.FormatOption = None,
     start: opt.StartOption = None,

@@ -16,12 +16,12 @@ from inout.cli.progress import status
 FORMS = ("features", "conll")
 METHODS = ("adagrad", "lbfgs")
 NO_BOUND = "none"
-MOST = 1_000_000  # of any number of labels or contexts: more is a mistake
+MOST = 1_000_000  # labels or contexts: more is a mistake
 
 EXAMPLES = """\
-Files have one position per line: its label and its features, separated by tabs; a feature with \
-another value than 1 is written NAME:VALUE. A blank line ends a sequence. Files with words and \
-tags in columns (--from conll) get the usual features.
+Files have one position per line: its label and its features, separated by tabs. Write NAME:VALUE \
+for a feature whose value is not 1. A blank line ends a sequence. Files with words and tags in \
+columns (--from conll) get standard features.
 
 [bold]Examples[/bold]
 
@@ -31,11 +31,11 @@ tags in columns (--from conll) get the usual features.
 """
 TRAIN_EXAMPLES = """\
 DATA has one position per line: its label and its features, separated by tabs. name:0.5 is a \
-feature with another value than 1; a colon in a name is written \\:. A blank line ends a sequence.
+feature whose value is not 1; escape a colon in a name as \\:. A blank line ends a sequence.
 
-How far labels depend on those before them is chosen for each sequence: the --size likeliest \
-histories are remembered, as far as n-grams of --order labels need. All others are still \
-considered, with a shorter memory; --beam drops them, as beam search does.
+How far back a label looks is chosen for each sequence: the --size likeliest histories are \
+remembered, as far as n-grams of --order labels need. All others are still considered, with a \
+shorter memory; --beam drops them, as beam search does.
 
 [bold]Examples[/bold]
 
@@ -57,8 +57,8 @@ ignored, and may be ? or missing.
   inout context tag model.ctx --json < new.tsv
 """
 CURVE_EXAMPLES = """\
-Sequences are answered in the order of their confidence, the surest first. Precision is the share \
-of answers whose labels are all right, recall the share of sequences that are answered.
+Sequences are ranked by confidence. Precision is the share of answered sequences whose labels are \
+all right, recall the share of sequences that are answered.
 
 [bold]Examples[/bold]
 
@@ -68,17 +68,15 @@ of answers whose labels are all right, recall the share of sequences that are an
 """
 
 app = typer.Typer(
-    help="Taggers that know how sure they are: train one, tag sequences, measure its precision.",
+    help="Taggers that report their confidence: train one, tag sequences, measure its precision.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     epilog=EXAMPLES,
 )
 
-ModelArgument = Annotated[str, opt.argument("MODEL", "Model of `inout context train`.")]
+ModelArgument = Annotated[str, opt.argument("MODEL", "Model from `inout context train`.")]
 _FORM = "Format of DATA: features, or conll (words and tags in columns)."
-FormOption = Annotated[
-    str | None, opt.option("--from", "FORM", _FORM, default="that of the training data")
-]
+FormOption = Annotated[str | None, opt.option("--from", "FORM", _FORM, default="as in training")]
 SizeOption = Annotated[
     int | None, opt.option("--size", "N", "Contexts per position, instead of the model's number.")
 ]
@@ -90,7 +88,7 @@ def train(
     out: Annotated[str, opt.option("--out -o", "MODEL", "Where to write the model.")],
     dev: Annotated[
         str | None,
-        opt.option("--dev", "FILE", "Labelled sequences to choose the best epoch's model by."),
+        opt.option("--dev", "FILE", "Labelled sequences for choosing the best epoch."),
     ] = None,
     order: Annotated[
         int, opt.option("--order", "N", "Length of the longest n-grams of labels.")
@@ -101,7 +99,7 @@ def train(
         opt.option(
             "--memory",
             "N",
-            "Most labels that a context remembers; none for no bound.",
+            "Maximum labels that a context remembers; none for no limit.",
             default="what the n-grams need; none with --beam",
         ),
     ] = None,
@@ -109,7 +107,7 @@ def train(
     learn_escape: Annotated[
         bool,
         opt.flag(
-            "--learn-escape", "With --beam: what falls out stays possible, at a learned cost."
+            "--learn-escape", "With --beam: pruned histories stay possible, at a learned cost."
         ),
     ] = False,
     method: Annotated[
@@ -133,13 +131,13 @@ def train(
     ] = None,
     l2: Annotated[
         float | None,
-        opt.option("--l2", "X", "Penalty of lbfgs: X/2 times the squared weights.", default="0"),
+        opt.option("--l2", "X", "L2 penalty of lbfgs: X/2 times the squared weights.", default="0"),
     ] = None,
-    seed: Annotated[int, opt.option("--seed", "N", "Seed of the order of sequences.")] = 0,
+    seed: Annotated[int, opt.option("--seed", "N", "Seed for shuffling the sequences.")] = 0,
     form: Annotated[str, opt.option("--from", "FORM", _FORM)] = FORMS[0],
     as_json: opt.JsonOption = False,
 ) -> None:
-    """Train a tagger on labelled sequences. Ctrl-C keeps the result of finished epochs."""
+    """Train a tagger on labelled sequences. Ctrl-C keeps the result of completed epochs."""
     options: dict[str, Any] = {
         "order": opt.count("--order", order, 1, MOST),
         "size": opt.count("--size", size, 0, MOST),
@@ -200,7 +198,7 @@ def tag(
         bool, opt.flag("--confidence", "Print a line # confidence P before each sequence.")
     ] = False,
     marginals: Annotated[
-        bool, opt.flag("--marginals", "Print the probabilities of all labels of each position.")
+        bool, opt.flag("--marginals", "Print the probabilities of all labels at each position.")
     ] = False,
     at_least: Annotated[
         float | None,
@@ -242,7 +240,7 @@ def curve(
     model: ModelArgument,
     data: opt.TaggedArgument,
     precision: Annotated[
-        float, opt.option("--precision", "P", "Show how much can be answered at this precision.")
+        float, opt.option("--precision", "P", "Report the recall at this precision.")
     ] = 0.99,
     html: Annotated[
         str | None, opt.option("--html", "FILE", "Write a page with the curve.")
@@ -255,7 +253,7 @@ def curve(
     form: FormOption = None,
     as_json: opt.JsonOption = False,
 ) -> None:
-    """Measure how precise a tagger is if it may skip what it is not sure of."""
+    """Measure a tagger's precision when it may skip sequences that it is unsure of."""
     opt.share("--precision", precision)
     if size is not None:
         opt.count("--size", size, 0, MOST)
@@ -273,7 +271,9 @@ def curve(
                 check_writable(path)
                 reading.refuse_as_output(name, path, [*models, *data])
         if html is not None and html == svg:
-            raise ArgumentError(None, f"--html and --svg must be two files. Got {html} for both")
+            raise ArgumentError(
+                None, f"--html and --svg must be different files. Got {html} for both"
+            )
         line.say(f"reading {model}")
         from inout.cli.contexts import curve as report
         from inout.cli.contexts import tagging
@@ -303,7 +303,7 @@ def _memory(given: str | None, order: int, beam: bool) -> int | str | None:
 
 
 def _finite(name: str, given: float, above: bool = False) -> float:
-    """`given` where it is finite and at least, or above, 0."""
+    """Check that `given` is finite and at least, or above, 0; return it."""
     if not (given > 0 if above else given >= 0) or given == float("inf"):
         words = f"a finite number {'above' if above else 'of at least'} 0"
         raise ArgumentError(name, f"must be {words}. Got {given}")

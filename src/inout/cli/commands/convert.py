@@ -26,7 +26,9 @@ def convert(
     trim: Annotated[bool, opt.flag("--trim", "Remove useless rules.")] = False,
     normalise: Annotated[
         bool,
-        opt.flag("--normalise", "Turn weights into probabilities; relative weights of trees stay."),
+        opt.flag(
+            "--normalise", "Turn weights into probabilities, keeping the relative weights of trees."
+        ),
     ] = False,
     log: Annotated[bool, opt.flag("--log", "Write log-weights (format lines).")] = False,
     format: opt.FormatOption = None,
@@ -43,9 +45,7 @@ def convert(
         read = load_grammar(grammar, format, start, add_duplicates)
         made = trimmed(read) if trim else read
         if not len(made):
-            raise ArgumentError(
-                "--trim", f"would remove all rules: no tree uses any of {grammar}'s"
-            )
+            raise ArgumentError("--trim", f"would remove all rules: {grammar} derives no tree")
         if normalise:
             made = made.normalised()
         text = made.to_text(target, log=log)

@@ -33,7 +33,7 @@ def demo(
         option(
             "--html",
             "FILE",
-            f"Where to write the page with drawings. Default: {PAGE} here, or in a new temporary "
+            f"Where to write the page with drawings. Default: {PAGE} here, or in a temporary "
             "directory if this one is not writable.",
         ),
     ] = None,
@@ -71,12 +71,12 @@ def demo(
     paper.heading("Where to go next")
     paper.pairs(NEXT, indent=3)
     paper.line()
-    # The name of the file is not cut off, however narrow the terminal is.
+    # The file name is never cut off, however narrow the terminal.
     paper.console.print(Text(f"wrote {where}: open it in a browser"), soft_wrap=True)
 
 
 def _default_page() -> str:
-    """A file here, or where everybody may write."""
+    """The page's file: here, or in a temporary directory."""
     from inout.io.files import check_writable
 
     try:

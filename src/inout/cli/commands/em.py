@@ -10,8 +10,8 @@ from inout.cli.commands import options as opt
 from inout.cli.progress import status
 
 EXAMPLES = """The state is saved in FILE.checkpoint after every iteration and removed at the end. \
-After a crash the same command with --resume continues from there, and ends with the same grammar \
-as an uninterrupted run.
+After a crash, the same command with --resume continues from there and gives the same grammar as \
+an uninterrupted run.
 
 [bold]Examples[/bold]
 
@@ -31,28 +31,27 @@ def em(
     to: opt.ToOption = None,
     iterations: Annotated[int, opt.option("--iterations", "N", "Most iterations.")] = 100,
     tolerance: Annotated[
-        float, opt.option("--tolerance", "X", "Stop at a relative change of at most X.")
+        float, opt.option("--tolerance", "X", "Stop when the relative change is at most X.")
     ] = 1e-6,
     restarts: Annotated[
         int, opt.option("--restarts", "N", "Also start from N random points, and keep the best.")
     ] = 0,
-    seed: Annotated[int, opt.option("--seed", "N", "Seed of the random points.")] = 0,
+    seed: Annotated[int, opt.option("--seed", "N", "Seed for the random points.")] = 0,
     prior: Annotated[
         float | None, opt.option("--prior", "X", "Add X to the expected count of every rule.")
     ] = None,
     alpha: Annotated[
         float | None,
-        opt.option(
-            "--alpha", "A", "Dirichlet prior; below 1 it removes rules that are hardly used."
-        ),
+        opt.option("--alpha", "A", "Dirichlet prior; below 1 it removes rarely used rules."),
     ] = None,
     frequencies: Annotated[
-        bool, opt.flag("--frequencies", "Each line is the frequency of a sentence, a tab, and it.")
+        bool, opt.flag("--frequencies", "Each line is a frequency, a tab and a sentence.")
     ] = False,
     brackets: Annotated[
         bool,
         opt.flag(
-            "--brackets", "Lines have brackets that no constituent may cross: (the man) (saw it)."
+            "--brackets",
+            "Lines contain brackets that no constituent may cross: (the man) (saw it).",
         ),
     ] = False,
     max_words: opt.MaxWordsOption = opt.MAX_WORDS,

@@ -26,13 +26,13 @@ def evaluate(
     cutoff: Annotated[
         int, option("--cutoff", "N", "Also score the sentences of up to N words.")
     ] = 40,
-    width: Annotated[int, option("--width", "N", "Range of lengths in each row.")] = 10,
+    width: Annotated[int, option("--width", "N", "Width of the length ranges in the table.")] = 10,
     punctuation: Annotated[
         bool, flag("--punctuation", "Count punctuation, which evalb ignores.")
     ] = False,
     root: Annotated[bool, flag("--root", "Count the root bracket (TOP, ROOT).")] = False,
     functions: Annotated[
-        bool, flag("--functions", "Tell labels with function tags apart: NP-SBJ is not NP.")
+        bool, flag("--functions", "Keep function tags: NP-SBJ is not NP.")
     ] = False,
     skip_failures: Annotated[
         bool, flag("--skip-failures", "Skip sentences without a parse, as evalb does.")

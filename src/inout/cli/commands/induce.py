@@ -49,7 +49,7 @@ def induce(
         opt.option(
             "--horizontal",
             "N",
-            "Horizontal order: siblings that binarised nodes remember; or all.",
+            "Horizontal order: number of siblings that binarised nodes remember, or all.",
             default="2; 0 with --latent",
         ),
     ] = None,
@@ -64,7 +64,9 @@ def induce(
     ] = None,
     left: Annotated[bool, opt.flag("--left", "Binarise from the left.")] = False,
     nary: Annotated[bool, opt.flag("--nary", "Do not binarise.")] = False,
-    tags: Annotated[bool, opt.flag("--tags", "Tags of words remember their parents too.")] = False,
+    tags: Annotated[
+        bool, opt.flag("--tags", "Annotate part-of-speech tags with their parents too.")
+    ] = False,
     unknown_threshold: Annotated[
         int, opt.option("--unknown-threshold", "N", "Words seen at most N times are rare.")
     ] = 1,
@@ -73,7 +75,7 @@ def induce(
         opt.option(
             "--unknown-share",
             "X",
-            "Share of a rare word's count that its class gets, from 0 to 1.",
+            "Share of a rare word's count given to its class, from 0 to 1.",
             default=str(SHARE),
         ),
     ] = None,
@@ -102,7 +104,7 @@ def induce(
         opt.option(
             "--em-start",
             "START",
-            "Starting point of EM: split (double the values again and again), random, or spectral "
+            "Starting point of EM: split (double the values repeatedly), random, or spectral "
             "(clusters of the vectors of --method spectral).",
             default=STARTS[0],
             panel=LATENT,
@@ -113,7 +115,7 @@ def induce(
         opt.option(
             "--iterations",
             "N",
-            "Most iterations of EM, after each split or in all.",
+            "Maximum EM iterations, per split or in total.",
             default=str(ITERATIONS),
             panel=LATENT,
         ),
@@ -130,9 +132,7 @@ def induce(
     ] = None,
     seed: Annotated[
         int | None,
-        opt.option(
-            "--seed", "N", "Seed of random choices.", default="always the same", panel=LATENT
-        ),
+        opt.option("--seed", "N", "Random seed.", default="always the same", panel=LATENT),
     ] = None,
 ) -> None:
     """Read a grammar off a treebank, with Markovisation; or train a latent model on it."""
@@ -220,7 +220,7 @@ def _induce_latent(
 
 
 def _em_options(method: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The options of `fit_latent_em`; refused where the method has none of them."""
+    """The options of `fit_latent_em`; an error if the method does not take them."""
     if method != "em":
         opt.refuse(given, f"needs --method em. Got --method {method}")
         return {}

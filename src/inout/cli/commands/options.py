@@ -1,4 +1,4 @@
-"""Options of the command: how they are declared, those that several commands share, checks."""
+"""Options of the commands: declarations, options that several commands share, checks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from inout.cli.names import did_you_mean
 FORMATS = ("nltk", "lines", "wsj", "json")
 
 GRAMMARS = "Grammars, sentences, treebanks"
-SEQUENCES = "Labels of sequences"
+SEQUENCES = "Sequence labelling"
 EQUATIONS = "Equations"
 
 
@@ -38,7 +38,7 @@ def option(
 
 def flag(name: str, help: str) -> Any:
     """An option without a value."""
-    # Without a metavar typer writes <bool> behind the flag, as if it took a value.
+    # Without a metavar typer writes <bool> after the flag, as if it took a value.
     return typer.Option(name, metavar=" ", help=help)
 
 
@@ -61,7 +61,7 @@ FormatOption = Annotated[
 ]
 ToOption = Annotated[
     str | None,
-    option("--to", "FORMAT", "Output format: nltk, lines, wsj, json. Default: by the file name."),
+    option("--to", "FORMAT", "Output format: nltk, lines, wsj, json. Default: from the file name."),
 ]
 StartOption = Annotated[
     str | None, option("--start", "SYMBOL", "Start symbol, instead of the grammar's own.")
@@ -71,7 +71,7 @@ DuplicatesOption = Annotated[
 ]
 JsonOption = Annotated[bool, flag("--json", "Print JSON.")]
 HtmlOption = Annotated[str | None, option("--html", "FILE", "Write a page with drawings.")]
-SeedOption = Annotated[int | None, option("--seed", "N", "Seed of the samples.", default="random")]
+SeedOption = Annotated[int | None, option("--seed", "N", "Random seed.", default="random")]
 MaxWordsOption = Annotated[
     int,
     option(
@@ -84,7 +84,7 @@ MAX_WORDS = 300
 
 
 def choice(option: str, given: str, known: Collection[str]) -> str:
-    """`given` where it is one of the known names; otherwise an error that lists them."""
+    """Check that `given` is one of the known names, and return it; the error lists them."""
     if given in known:
         return given
     names = list(known)
@@ -94,18 +94,18 @@ def choice(option: str, given: str, known: Collection[str]) -> str:
 
 
 def optional_choice(option: str, given: str | None, known: Collection[str]) -> Any:
-    """The same, where the option may be missing."""
+    """Like `choice`, for an option that may be missing."""
     return None if given is None else choice(option, given, known)
 
 
 def check_seed(given: int | None) -> None:
-    """Refuse a seed that torch has no room for."""
+    """Refuse a seed that torch cannot hold."""
     if given is not None and not -(2**63) <= given < 2**63:
         raise ArgumentError("--seed", f"must be a 64-bit integer. Got {given}")
 
 
 def count(option: str, given: int, least: int, most: int | None = None) -> int:
-    """`given` where it is neither too small nor too large."""
+    """Check that `given` is in range, and return it."""
     expect(given >= least, option, f"must be at least {least}", given)
     if most is not None and given > most:
         raise ArgumentError(option, f"must be at most {most}. Got {given}")
@@ -113,7 +113,7 @@ def count(option: str, given: int, least: int, most: int | None = None) -> int:
 
 
 def share(option: str, given: float) -> float:
-    """`given` where it is a probability."""
+    """Check that `given` is a probability, and return it."""
     expect(0 <= given <= 1, option, "must be from 0 to 1", given)
     return given
 

@@ -46,10 +46,10 @@ def parse(
     files: opt.SentencesArgument = None,
     sentence: opt.SentenceOption = None,
     model: Annotated[
-        str | None, opt.option("--model", "MODEL", "Latent model of `inout induce --latent`.")
+        str | None, opt.option("--model", "MODEL", "Latent model from `inout induce --latent`.")
     ] = None,
     k: Annotated[int, opt.option("--k", "K", "Number of best trees.")] = 1,
-    samples: Annotated[int, opt.option("--samples", "N", "Also draw N trees.")] = 0,
+    samples: Annotated[int, opt.option("--samples", "N", "Also sample N trees.")] = 0,
     seed: opt.SeedOption = None,
     method: Annotated[
         str | None,
@@ -74,8 +74,8 @@ def parse(
         opt.option(
             "--threshold",
             "X",
-            "Latent models: prune what the skeletal rules expect less often than X. 0 or none: no "
-            "pruning, which takes about a minute for 120 words.",
+            "Latent models: prune items whose expected count by the skeletal rules is below X. "
+            "0 or none: no pruning, about a minute for 120 words.",
             default=THRESHOLD,
         ),
     ] = None,
@@ -95,7 +95,7 @@ def parse(
     opt.choice("--format", shape, SHAPES)
     pruning = _threshold(threshold or THRESHOLD)
     if k > 1 and method not in (None, VITERBI):
-        raise ArgumentError("--k", f"{k} needs --method viterbi: others have one best tree")
+        raise ArgumentError("--k", f"{k} needs --method viterbi: other methods have one best tree")
     given = list(files or [])
     if model is not None and grammar is not None:
         given, grammar = [grammar, *given], None
@@ -178,7 +178,7 @@ def _by_model(path: str, pruning: float | None, request: Request) -> Ask:
     if request.samples and not model.model.is_nonnegative:
         raise ArgumentError(
             "--samples",
-            "needs a model of probabilities, such as `inout induce --method em` makes. Got "
+            "needs a model of probabilities, for example from `inout induce --method em`. Got "
             f"{path}, which has negative parameters",
         )
     parser = LatentParser(model, threshold=pruning)
@@ -207,7 +207,7 @@ def _check_for_model(method: str | None, k: int, of_grammars: dict[str, Any]) ->
 
 
 def _threshold(given: str) -> float | None:
-    """The threshold of the parser; None, for no pruning, where it is 0 or none."""
+    """The parser's threshold; None (no pruning) if it is 0 or none."""
     if given == NO_PRUNING:
         return None
     try:

@@ -45,12 +45,12 @@ def solve(
     ] = None,
     sentence: Annotated[
         str | None,
-        option("--sentence", "WORDS", "Words, as the facts word(W,I,K) and length(N)."),
+        option("--sentence", "WORDS", "Sentence, as facts word(W,I,K) and length(N)."),
     ] = None,
     goal: Annotated[str, option("--goal", "NAME", "Relation to derive.")] = "goal",
     best: Annotated[int, option("--best", "K", "Number of derivations to show.")] = 3,
     probabilities: Annotated[
-        bool, flag("--probabilities", "Files have weights, not their logarithms.")
+        bool, flag("--probabilities", "Files contain weights, not log-weights.")
     ] = False,
     weighted: Annotated[
         list[str] | None,
@@ -69,10 +69,10 @@ def solve(
         ),
     ] = None,
     max_edges: Annotated[
-        int | None, option("--max-edges", "N", "Most edges.", default="50,000,000")
+        int | None, option("--max-edges", "N", "Maximum number of edges.", default="50,000,000")
     ] = None,
     max_rounds: Annotated[
-        int | None, option("--max-rounds", "N", "Most rounds of derivation.", default="100,000")
+        int | None, option("--max-rounds", "N", "Maximum number of rounds.", default="100,000")
     ] = None,
     as_json: Annotated[bool, flag("--json", "Print JSON, with all rows and items.")] = False,
     html: HtmlOption = None,
@@ -134,7 +134,5 @@ def _pair(name: str, text: str, what: str) -> tuple[str, str]:
 def _width(text: str) -> tuple[str, int]:
     relation, width = _pair("--beam", text, "WIDTH")
     if not width.isascii() or not width.isdigit() or int(width) < 1:
-        raise ArgumentError(
-            "--beam", f"must have an integer of at least 1 for its width. Got {width!r}"
-        )
+        raise ArgumentError("--beam", f"must have a width of at least 1. Got {width!r}")
     return relation, int(width)

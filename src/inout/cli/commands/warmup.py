@@ -11,7 +11,7 @@ EXAMPLES = """[bold]Examples[/bold]
   inout warmup
   inout warmup sparse forest
 """
-# As in `inout.cli.warmup.problems`, which only the work needs.
+# As in `inout.cli.warmup.problems`, which is imported later.
 FAMILIES = ("sparse", "forest", "chain", "segments", "spans", "pcfg", "latent", "lattice")
 
 

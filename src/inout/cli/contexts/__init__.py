@@ -1,1 +1,1 @@
-"""What `inout context` does: training, tagging, curves of precision and recall."""
+"""The implementation of `inout context`: training, tagging, precision-recall curves."""

@@ -39,7 +39,7 @@ class Result:
     correct: list[bool]
     labels: int
     labels_right: int
-    strange: bool  # whether the model has features, and these sequences none of them
+    strange: bool  # the model has features, and none of them occurs in these sequences
 
     @property
     def accuracy(self) -> float:
@@ -53,24 +53,24 @@ class Result:
 
     @property
     def expected(self) -> float:
-        """The share of sequences that the model itself expects to be right."""
+        """The model's own estimate of `accuracy`."""
         return math.fsum(self.confidences) / len(self.confidences)
 
     def rows(self) -> list[tuple[float, float, float]]:
-        """Recall, precision and confidence at each tenth of the sequences, or shortly after."""
+        """Recall, precision and confidence at each tenth of the sequences, or just after."""
         precision, recall = precision_recall(self.confidences, self.correct)
         falling = sorted(self.confidences, reverse=True)
         places = dict.fromkeys(
             min(math.ceil(tenth * len(falling)), len(falling)) - 1 for tenth in _TENTHS
         )
         rows = [(float(recall[k]), float(precision[k]), falling[k]) for k in places]
-        return list(dict.fromkeys(rows))  # ties are at several tenths
+        return list(dict.fromkeys(rows))  # ties may span several tenths
 
 
 def evaluate(
     path: str, model: ContextModel, paths: Sequence[str], form: Form, size: int | None
 ) -> Result:
-    """Tag all sequences and compare; a bar shows how far it is."""
+    """Tag all sequences and compare, with a progress bar."""
     confidences, correct = [], []
     labels = labels_right = known = 0
     with counter(f"sequences ({Path(path).name})", prints=False) as step:
@@ -96,8 +96,8 @@ def put(
     html: str | None,
     svg: str | None,
 ) -> None:
-    """Write what was asked for and print the results."""
-    # Files first: whoever reads what is printed may stop early.
+    """Write the requested files and print the results."""
+    # Files first: the reader of stdout may stop early.
     if svg is not None:
         write_text(svg, picture(results, precision) + "\n")
     if html is not None:
@@ -117,25 +117,25 @@ def put(
 
 
 def picture(results: Sequence[Result], wanted: float) -> str:
-    """The curves, with a line at the precision that is wanted."""
+    """The curves, with a line at the wanted precision."""
     names = _names(results)
     series = {}
     lowest = wanted
     for name, result in zip(names, results, strict=True):
         precision, recall = precision_recall(result.confidences, result.correct)
-        # Few answers say little, and a wrong one among them would make the rest look flat.
+        # Few answers say little, and one wrong answer among them would flatten the rest.
         lowest = min(lowest, precision[recall >= 0.1].min())
         places = np.flatnonzero(np.diff(recall, append=math.inf))  # one of each tie
-        # The first threshold holds for whoever answers less than that as well.
+        # Below the first recall, the first threshold still applies.
         start = [(0.0, float(precision[0]))]
         series[name] = start + [(float(recall[k]), float(precision[k])) for k in places]
     line = f"{wanted:.4g} precision"
     low = min(math.floor((lowest - 0.01) * 20) / 20, 0.95)
     return line_chart(
         {**series, line: [(0.0, wanted), (1.0, wanted)]},
-        title="Precision of the surest answers",
+        title="Precision of the most confident answers",
         across="recall: share of sequences answered",
-        up="precision: share of answers all right",
+        up="precision: share of answers that are all right",
         across_range=(0.0, 1.0),
         up_range=(max(low, 0.0), 1.0),
         dashed=[line],
@@ -183,12 +183,12 @@ def _page(results: Sequence[Result], precision: float) -> str:
     )
     about = page.table(
         [[name, result.about] for name, result in zip(names, results, strict=True)],
-        ["model", "what it is"],
+        ["model", "description"],
     )
     note = page.paragraph(
-        "Sequences are answered in the order of the model's confidence, which is the probability "
-        "of the labels it chose. Recall is the share of sequences that are answered, precision the "
-        "share of answers in which all labels are right."
+        "Sequences are ranked by the model's confidence, the probability of the labels it chose. "
+        "Recall is the share of sequences that are answered, precision the share of answers in "
+        "which all labels are right."
     )
     sections = [
         ("Numbers", table + about),
@@ -199,11 +199,11 @@ def _page(results: Sequence[Result], precision: float) -> str:
         heading = "Thresholds" if len(results) == 1 else f"Thresholds of {name}"
         headers = ["recall", "precision", "confidence"]
         sections.append((heading, page.table(rows, headers, align="rrr", bars=[1])))
-    return page.html("How precise the surest answers are", sections)
+    return page.html("Precision of the most confident answers", sections)
 
 
 def _names(results: Sequence[Result]) -> list[str]:
-    """Names of files where these differ, and whole paths where they do not."""
+    """File names if they differ, otherwise whole paths."""
     short = [Path(result.name).name for result in results]
     if len(set(short)) == len(short):
         return short

@@ -27,7 +27,7 @@ def check_files(paths: Sequence[str]) -> None:
 
 
 def refuse_as_output(option: str, out: str, inputs: Sequence[str]) -> None:
-    """Raise where the file to write is one of those to read."""
+    """Raise if the output file is one of the inputs."""
     for path in inputs:
         both = path != STANDARD_INPUT and Path(path).exists() and Path(out).exists()
         if both and Path(path).samefile(out):
@@ -37,12 +37,12 @@ def refuse_as_output(option: str, out: str, inputs: Sequence[str]) -> None:
 def read_sequences(
     paths: Sequence[str], form: Form, columns: int | None = None
 ) -> Iterator[TaggedSequence]:
-    """The sequences of all files, as they are asked for."""
+    """The sequences of all files, read lazily."""
     return chain.from_iterable(_sequences(path, form, columns) for path in paths)
 
 
 def read_labelled(paths: Sequence[str], form: Form, line: Line) -> list[TaggedSequence]:
-    """All sequences, of which there is at least one, and all have labels."""
+    """All sequences: at least one, and all with labels."""
     found = []
     for sequence in read_sequences(paths, form):
         need_labels(sequence)
@@ -55,10 +55,10 @@ def read_labelled(paths: Sequence[str], form: Form, line: Line) -> list[TaggedSe
 
 
 def need_labels(sequence: TaggedSequence) -> list[str]:
-    """The labels of a sequence that must have some."""
+    """The labels of a sequence; an error if it has none."""
     if sequence.labels is None:
         raise FileError(
-            "sequences must have labels here. Got one without",
+            "sequences must have labels. Got one without",
             file=sequence.source,
             line=sequence.line,
         )
@@ -68,7 +68,7 @@ def need_labels(sequence: TaggedSequence) -> list[str]:
 def need_common_labels(
     path: str, tried: Sequence[TaggedSequence], trained: Sequence[TaggedSequence]
 ) -> None:
-    """Raise where none of the labels to be found in a file can be learned."""
+    """Raise if a file shares no label with the training data."""
     learned = {label for sequence in trained for label in need_labels(sequence)}
     wanted = {label for sequence in tried for label in need_labels(sequence)}
     if not learned & wanted:

@@ -44,10 +44,10 @@ def answers(
 ) -> Iterator[Answer]:
     """The labels of all sequences, in order."""
     names = frozenset(model.features)
-    # What the model was trained on tells whether a label is there or a column is missing.
+    # The training data tell whether a label is present or a column is missing.
     columns = columns_of(model.features) if form == "conll" else None
     sequences = read_sequences(paths, form, columns)
-    # Who types sequences in wants an answer to each.
+    # Typed sequences are answered one at a time.
     together = 1 if STANDARD_INPUT in paths and is_typed() else _TOGETHER
     while some := list(islice(sequences, together)):
         found = model.tag([sequence.positions for sequence in some], size)
@@ -59,7 +59,7 @@ def answers(
 def begun(
     model: ContextModel, paths: Sequence[str], form: Form, size: int | None
 ) -> Iterator[Answer]:
-    """The same, of which the first is there already, unless a person is to type it."""
+    """The same iterator with its first item computed, unless a person types the input."""
     found = answers(model, paths, form, size)
     if STANDARD_INPUT in paths and is_typed():
         return found
@@ -81,7 +81,7 @@ def print_answers(
     marginals: bool,
     least: float | None,
 ) -> None:
-    """Print each answer, then what is to be said about all of them on stderr."""
+    """Print each answer, then notes on stderr."""
     done = answered = known = 0
     with counter("sequences") as step:
         for answer in found:
@@ -105,15 +105,15 @@ def print_answers(
 
 
 def nothing_known(sequences: int) -> str:
-    """What to say where no feature of the data is one of the model's."""
+    """The note for data without any feature of the model."""
     return (
-        f"the model knows no feature of {plural(sequences, 'sequence')}; is DATA of the kind it "
-        "was trained on (--from)?"
+        f"the model knows no feature of {plural(sequences, 'sequence')}; is DATA in the format "
+        "it was trained on (--from)?"
     )
 
 
 def share(value: float) -> str:
-    """A probability with digits that say something also when it is small.
+    """A probability with significant digits, however small.
 
     >>> share(0.25), share(1.0), share(0.0000125)
     ('0.2500', '1.0000', '1.25e-05')
@@ -124,7 +124,7 @@ def share(value: float) -> str:
 def _text(
     model: ContextModel, tagging: Tagging, sure: bool, confidence: bool, marginals: bool
 ) -> str:
-    """Lines of a label and its probability, or those of all labels; a blank line ends them."""
+    """A line per position: its label and probability, or those of all labels; then a blank line."""
     lines = [f"# confidence {share(tagging.confidence)}"] if confidence else []
     numbers = {label: column for column, label in enumerate(model.labels)}
     for label, row in zip(tagging.labels, tagging.marginals, strict=True):

@@ -1,4 +1,4 @@
-"""Training of context models, with a bar and what each epoch brought."""
+"""Training of context models, with a progress bar and a report of each epoch."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from inout.viz.text import table
 
 FORMAT = "inout context train 1"
 _BAR_WIDTH = 20
-_STEPS = 50  # how often the bar moves in an epoch
+_STEPS = 50  # bar updates per epoch
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """What is known after an epoch; `right` are shares of sequences and labels of --dev."""
+    """Results of an epoch; `right` are the shares of correct sequences and labels of --dev."""
 
     number: int
-    log_likelihood: float  # of a sequence, on average
+    log_likelihood: float  # mean per sequence
     context_length: float
     missing: int
     right: tuple[float, float] | None
@@ -39,13 +39,13 @@ class Trained:
     """A model, and how it was made."""
 
     model: ContextModel
-    epoch: Epoch  # whose model it is
+    epoch: Epoch  # the epoch that this model is from
     sequences: int
     positions: int
     epochs: list[Epoch]
     seconds: float
     stopped: BaseException | None
-    """What ended training after the epochs that there are, Ctrl-C for one."""
+    """What stopped training early, for example Ctrl-C."""
 
 
 def train(
@@ -56,14 +56,14 @@ def train(
     form: str,
     **options: Any,
 ) -> Trained:
-    """The model of the last epoch, or of that which was best on `dev`; how good each was.
+    """The model of the last epoch, or of the best one on `dev`, with the results of all epochs.
 
-    Ctrl-C, or any error, ends training with what the finished epochs made; during the first one
-    there is nothing, and it is raised.
+    Ctrl-C or an error ends training with the result of the completed epochs; during the first
+    epoch it is raised.
     """
     began = monotonic()
     follower = _Follower(len(data), dev)
-    first = "starting" if options["method"] == "adagrad" else "optimising, 30 iterations an epoch"
+    first = "starting" if options["method"] == "adagrad" else "optimising, 30 iterations per epoch"
     stopped: BaseException | None = None
     try:
         with _bar(options["epochs"] * len(data), first) as show:
@@ -79,14 +79,14 @@ def train(
     except (KeyboardInterrupt, Exception) as error:
         if follower.kept is None:
             if isinstance(error, KeyboardInterrupt):
-                told = "stopped before the first epoch was over; nothing is written"
+                told = "stopped before the first epoch was complete; nothing written"
                 print(told, file=sys.stderr)
             raise
         stopped = error
     assert follower.kept is not None
     epoch, model = follower.kept
     seconds = monotonic() - began
-    # Not how long it took: one seed makes one file.
+    # No running times: the same seed gives the same file.
     known = {"sequences": len(data), "seed": seed, "form": form, "epoch": epoch.number}
     return Trained(
         replace(model, training=model.training | options | known),
@@ -100,19 +100,19 @@ def train(
 
 
 class _Follower:
-    """Adds up the reports of an epoch, tries and keeps the model at its end, moves the bar."""
+    """Adds up the reports of an epoch, evaluates and keeps its model, moves the bar."""
 
     def __init__(self, examples: int, dev: Sequence[TaggedSequence] | None) -> None:
         self._examples, self._dev = examples, dev
         self._seen, self._missing, self._likelihood, self._length = 0, 0, 0.0, 0.0
         self.epochs: list[Epoch] = []
         self.kept: tuple[Epoch, ContextModel] | None = None
-        """The last finished epoch, or the first of those that were best, and its model."""
+        """The last completed epoch, or the first of the best ones, and its model."""
 
         self.show: Callable[[int, str], None] = lambda done, text: None
 
     def after(self, passed: Passed, model: ContextModel) -> None:
-        """Take a report in."""
+        """Record a report."""
         before = len(self.epochs) * self._examples + self._seen
         new = passed.examples - before
         self._seen += new
@@ -134,7 +134,7 @@ class _Follower:
         if self._dev is None:
             self.kept = epoch, copy
         else:
-            self.kept = self.kept or (epoch, copy)  # it may take long to try it
+            self.kept = self.kept or (epoch, copy)  # evaluation may take long
             epoch = replace(epoch, right=accuracy(model, self._dev))
             if (epoch.right or ()) > (self.kept[0].right or ()):
                 self.kept = epoch, copy
@@ -143,7 +143,7 @@ class _Follower:
 
 
 def accuracy(model: ContextModel, data: Sequence[TaggedSequence]) -> tuple[float, float]:
-    """The share of sequences that are all right, and of labels that are right."""
+    """The shares of sequences that are all right and of labels that are right."""
     sequences = labels = 0
     found = model.tag([sequence.positions for sequence in data])
     for sequence, tagging in zip(data, found, strict=True):
@@ -154,7 +154,7 @@ def accuracy(model: ContextModel, data: Sequence[TaggedSequence]) -> tuple[float
 
 
 def as_text(out: str, made: Trained) -> str:
-    """What was made, for a person."""
+    """Print a summary for a person."""
     with_dev = any(epoch.right is not None for epoch in made.epochs)
     headers = ["epoch", "log-likelihood", "context length"]
     headers += ["dev sequences", "dev labels"] if with_dev else []
@@ -179,19 +179,19 @@ def as_text(out: str, made: Trained) -> str:
     if missing:
         lines.append(
             f"note: in epoch {made.epoch.number} the labels of {plural(missing, 'sequence')} were "
-            "not in the beam; the log-likelihood is that of the others"
+            "not in the beam; the log-likelihood leaves them out"
         )
     could_be_better = made.epoch.number < len(made.epochs) and made.epoch.right != (1.0, 1.0)
     if could_be_better and made.model.training["method"] == "adagrad":
         lines.append(
-            "note: later epochs were no better on --dev; a larger --delta, or else a smaller "
-            "--step, may make them better"
+            "note: later epochs were no better on --dev; a larger --delta or a smaller --step may "
+            "help"
         )
     return "\n".join(lines)
 
 
 def as_stopped(out: str, made: Trained) -> str:
-    """What was written although training did not come to its end, in one line."""
+    """Say in one line what was written although training stopped early."""
     return f"stopped; wrote {_written(out, made)}"
 
 
@@ -203,7 +203,7 @@ def _written(out: str, made: Trained) -> str:
 
 
 def as_json(out: str, made: Trained) -> str:
-    """The same for a machine, in one line."""
+    """The summary as one line of JSON."""
     return json.dumps(
         {
             "format": FORMAT,

@@ -1,1 +1,1 @@
-"""The demonstration: sentences that mean several things, surprisals, and a grammar that learns."""
+"""The demonstration: ambiguous sentences, surprisals, and a grammar that learns."""

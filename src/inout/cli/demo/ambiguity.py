@@ -1,4 +1,4 @@
-"""Sentences that mean several things: their trees, and how probable each is."""
+"""Ambiguous sentences: their trees and probabilities."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _INDENT = 3
 
 
 def parsed(parser: Parser) -> list[Answer]:
-    """The ambiguous sentences of the library with all there is to say about them.
+    """Answers for the ambiguous sentences of the library.
 
     Those that are drawn come first.
     """
@@ -36,14 +36,14 @@ def parsed(parser: Parser) -> list[Answer]:
 
 
 def print_ambiguity(paper: Paper, found: Sequence[Answer]) -> None:
-    """Two sentences with their trees, and a line about each of the others."""
+    """Print two sentences with their trees, and a line for each of the others."""
     for answer in found[: len(DRAWN)]:
         paper.heading(" ".join(answer.words), f"{trees(answer.count or 0)}, with probabilities")
         _print_trees(paper, answer.trees)
-    paper.heading("More of them", "number of trees, probability of the best")
+    paper.heading("More ambiguous sentences", "number of trees, probability of the best")
     others = [(" ".join(answer.words), answer) for answer in found[len(DRAWN) :]]
     longest = max(len(text) for text, _ in others)
-    # Rather short bars, or none, than sentences cut off.
+    # Better short bars, or none, than truncated sentences.
     room = min(BAR_WIDTH, paper.width - longest - 14)
     for text, answer in others:
         best = probability(answer.trees[0])
@@ -59,7 +59,7 @@ def probability(found: Found) -> float:
 
 
 def _print_trees(paper: Paper, found: Sequence[Found]) -> None:
-    """The trees next to each other where they fit, else one below the other."""
+    """The trees side by side if they fit, otherwise one below the other."""
     drawings = []
     for tree in found:
         share = probability(tree)

@@ -1,4 +1,4 @@
-"""A grammar that forgot its dictionary, and learns it again by inside-outside."""
+"""A grammar that forgets its dictionary and relearns it by inside-outside."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLASSES = ("Det", "Noun", "Adj", "Pron", "P", "Vt", "Vi", "Ving", "Modal")
 
 @dataclass(frozen=True)
 class Lesson:
-    """What was learned from the corpus; shares are of words with the right part of speech."""
+    """The result of learning; shares are of words with the right part of speech."""
 
     corpus: Sequence[Sequence[str]]
     start: Grammar
@@ -33,7 +33,7 @@ class Lesson:
 
     @property
     def perplexities(self) -> tuple[float, float]:
-        """For each word, at the start and in the end."""
+        """Per word, at the start and at the end."""
         words = sum(map(len, self.corpus))
         ends = (self.result.log_likelihoods[0], self.result.log_likelihood)
         first, last = (math.exp(-log_likelihood / words) for log_likelihood in ends)
@@ -55,9 +55,9 @@ def learn(english: Grammar) -> Lesson:
 
 
 def forgetful(grammar: Grammar, generator: torch.Generator) -> Grammar:
-    """The grammar with a dictionary drawn at random: each part of speech may be any word.
+    """The grammar with a random dictionary: each part of speech may be any word.
 
-    The other rules stay, and so does how often a part of speech is a word at all.
+    The other rules are unchanged, and so is how often a part of speech is a word at all.
 
     >>> grammar = Grammar.from_text("S -> A B [1]\\nA -> 'a' [0.5] | A A [0.5]\\nB -> 'b' [1]")
     >>> forgotten = forgetful(grammar, torch.Generator().manual_seed(0))
@@ -83,12 +83,12 @@ def forgetful(grammar: Grammar, generator: torch.Generator) -> Grammar:
 
 
 def likely_words(grammar: Grammar, name: str, most: int) -> list[str]:
-    """The likeliest words of a part of speech, without those that are hardly ever there."""
+    """The likeliest words of a part of speech, without very rare ones."""
     found = []
     for number in grammar.rules_by_left_side[name].tolist():
         match grammar.rules[number].rhs:
             case (Terminal(text=word),):
-                # Rounded, so that words that are equally likely stand in the same order anywhere.
+                # Rounded, so that equally likely words are in the same order on every machine.
                 found.append((round(-float(grammar.log_weights[number]), 6), word))
     least = -math.log(HARDLY_EVER)
     return [word for surprise, word in sorted(found)[:most] if surprise < least]

@@ -1,4 +1,4 @@
-"""What a grammar learned, printed: the likelihood rising, and what its words are."""
+"""The result of learning as text: the rising likelihood, and the learned words."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def print_task(paper: Paper) -> None:
     """Say what is about to happen, before the work."""
     paper.heading("Learning", "the grammar forgets its dictionary")
     paper.sentence(
-        "Every part of speech may now be any word, at random probabilities. Inside-outside reads "
-        "a corpus of plain sentences, without trees. Each iteration takes the gradient of the "
-        "log-likelihood, which is how often each rule is expected to be used, and normalises it.",
+        "Every part of speech may now be any word, with random probabilities. Inside-outside "
+        "reads a corpus of plain sentences, without trees. Each iteration takes the gradient of "
+        "the log-likelihood, which is the expected count of each rule, and normalises it.",
         indent=_INDENT,
     )
 
 
 def print_lesson(paper: Paper, lesson: Lesson) -> None:
-    """The curve, numbers at the start and in the end, and the words of some parts of speech."""
+    """Print the curve, numbers before and after, and the words of some parts of speech."""
     result = lesson.result
     paper.heading("The likelihood rises", "log-likelihood of the corpus")
     _print_curve(paper, result.log_likelihoods)
@@ -39,7 +39,7 @@ def print_lesson(paper: Paper, lesson: Lesson) -> None:
     for name, before, after, unit in rows:
         numbers = Text.assemble(f"{before} → ", (after, "bold"), f" {unit}")
         paper.line(Text.assemble(" " * _INDENT, f"{name:<17}", numbers))
-    paper.heading("What words became", "the likeliest of some parts of speech")
+    paper.heading("What it learned", "the likeliest words of some parts of speech")
     room = paper.width - _INDENT - 12
     paper.table(
         ["", "at random", "learned"],

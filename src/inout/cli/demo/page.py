@@ -1,4 +1,4 @@
-"""The demonstration as a page: trees, charts and the training curve; nothing is loaded."""
+"""The demonstration as a self-contained page: trees, charts and the training curve."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from inout.viz import page, svg
 from inout.viz.plot import line_chart
 
 LEAD = (
-    "Sentences that mean several things, parsed with a small grammar of English; how unexpected "
-    "their words are; and the same grammar, which forgets its dictionary and learns it again."
+    "Ambiguous sentences, parsed with a small grammar of English; how unexpected their words "
+    "are; and the same grammar, which forgets its dictionary and relearns it."
 )
-# What the page has of each sentence that is drawn.
+# The sections of each sentence that is drawn.
 WANTED = (("Trees", "Chart", "Forest"), ("Trees", "Chart"))
 BEFORE_AND_AFTER = "she gave him an apple"
 
@@ -37,10 +37,10 @@ def as_html(
     ]
     shown = [
         *drawn,
-        ("More sentences that mean several things", _others(found[len(DRAWN) :])),
+        ("More ambiguous sentences", _others(found[len(DRAWN) :])),
         (f"Surprisal: {SENTENCE}", _surprisals(surprisals)),
         ("Learning: the likelihood rises", _curve(lesson)),
-        ("What words became", _words(lesson)),
+        ("What it learned", _words(lesson)),
         (f"Before and after: {BEFORE_AND_AFTER}", _trees(lesson)),
     ]
     return page.html("inout: parsing and learning", shown, LEAD)
@@ -66,10 +66,10 @@ def _surprisals(found: Sequence[tuple[str, float]]) -> str:
 def _curve(lesson: Lesson) -> str:
     first, last = lesson.perplexities
     note = page.paragraph(
-        "Every part of speech may be any word, at random probabilities. Inside-outside reads "
-        f"{len(lesson.corpus)} sentences without trees, again and again. The perplexity falls from "
-        f"{first:.1f} to {last:.1f} a word, and the words with the part of speech that the "
-        f"grammar of English gives them grow from {lesson.right_before:.1%} to "
+        "Every part of speech may be any word, with random probabilities. Inside-outside reads "
+        f"{len(lesson.corpus)} sentences without trees, many times. The perplexity falls from "
+        f"{first:.1f} to {last:.1f} per word, and the share of words with the part of speech that "
+        f"the grammar of English gives them grows from {lesson.right_before:.1%} to "
         f"{lesson.right_after:.1%}."
     )
     points = list(enumerate(lesson.result.log_likelihoods))

@@ -19,7 +19,7 @@ def surprisals(parser: Parser) -> list[tuple[str, float]]:
 
 
 def print_surprisals(paper: Paper, found: list[tuple[str, float]]) -> None:
-    """A word a line, with a bar."""
+    """Print one word per line, with a bar."""
     paper.heading("Surprisal", "how unexpected each word is, in bits")
     rows = [(word, f"{bits:.1f}", bar_text(bits, FULL_BAR)) for word, bits in found]
     paper.table(["word", "bits", ""], rows, "lrl", indent=3)

@@ -1,1 +1,1 @@
-"""What `inout solve` and `inout programs` do."""
+"""The implementation of `inout solve` and `inout programs`."""

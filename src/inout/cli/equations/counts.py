@@ -1,4 +1,4 @@
-"""The expected counts of a relation as a table, those used most first."""
+"""The expected counts of a relation as a table, highest first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INTEGER = re.compile(r"-?[0-9]+")
 
 @dataclass(frozen=True)
 class CountTable:
-    """Rows of values, weight and expected count, and what to say about the rows left out."""
+    """Rows of values, weight and expected count, and a remark on the rows left out."""
 
     headers: Sequence[str]
     arity: int
@@ -53,7 +53,7 @@ def _rest(counts: Sequence[float], used: Sequence[int], shown: int) -> str:
 
 
 def written(constant: Hashable) -> str:
-    """A value of a fact; a string that could be taken for something else stands in quotes.
+    """A value of a fact; an ambiguous string is quoted.
 
     >>> written("NP"), written(3), written("3"), written("a b")
     ('NP', '3', '"3"', '"a b"')

@@ -16,7 +16,7 @@ LENGTH = "length"
 
 
 def load_facts(program: Program, request: Request) -> tuple[dict[str, Facts], frozenset[str]]:
-    """The facts from files and from the sentence, and the relations that the sentence gave."""
+    """The facts from files and from the sentence, and the relations that the sentence fills."""
     arities = arities_of(program.parsed)
     parts: dict[str, list[Facts]] = {}
     for name, path in request.files:
@@ -27,7 +27,7 @@ def load_facts(program: Program, request: Request) -> tuple[dict[str, Facts], fr
             )
         except AmbiguousFactsError as error:
             raise FileError(
-                f"{error.message}; say --weighted {name} or --unweighted {name}",
+                f"{error.message}; use --weighted {name} or --unweighted {name}",
                 file=error.file,
                 line=error.line,
                 column=error.column,
@@ -68,7 +68,7 @@ def _chained(files: list[Facts]) -> Facts:
 def _sentence(
     sentence: str, arities: Mapping[str, set[int]], facts: Mapping[str, Facts]
 ) -> dict[str, Facts]:
-    """word(W,I,K) and length(N) of a sentence, as far as the program uses them."""
+    """word(W,I,K) and length(N) of a sentence, if the program uses them."""
     if 3 not in arities.get(WORD, ()):
         raise ArgumentError("--sentence", ": the program has no word(W,I,K) to put the words in")
     if WORD in facts:

@@ -1,4 +1,4 @@
-"""An `Answer` as a page: numbers, trees, expected counts, the forest; nothing is loaded."""
+"""An `Answer` as a self-contained page: numbers, trees, expected counts, the forest."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ def _forest(answer: Answer) -> str:
     graph = phrase_graph(answer.forest) if answer.phrases else as_graph(answer.forest)
     without = " Of the facts, only words are drawn." if answer.phrases else ""
     note = page.paragraph(
-        "All derivations at once, packed. Goals stand at the top; each dot is one way to derive "
-        "the item above it from the items below; the stronger a line or a shade, the more "
-        f"probable. Numbers are in the tooltips.{without}"
+        "All derivations, packed. Goals are at the top; each dot is one way to derive the item "
+        "above it from the items below; stronger lines and shades are more probable. Tooltips "
+        f"show the numbers.{without}"
     )
     return note + page.figures([(svg.forest(graph), "")])

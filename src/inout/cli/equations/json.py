@@ -1,4 +1,4 @@
-"""An `Answer` as JSON for a machine."""
+"""An `Answer` as JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def as_json(answer: Answer) -> str:
         "program": answer.request.program,
         "sentence": answer.request.sentence,
         "goal": answer.request.goal,
-        # Of the only goal; null where there are several, which each have their own below.
+        # Of the only goal; null if there are several, each with its own values below.
         "log_partition": None if only is None else number(only.log_partition),
         "count": None if only is None else exact(only.count),
         "entropy": None if only is None else number(only.entropy),
@@ -70,7 +70,7 @@ def _goal(goal: GoalAnswer) -> dict[str, Any]:
 
 
 def _derivation(derivation: Derivation, goal: GoalAnswer) -> dict[str, Any]:
-    """A tree as its nodes in preorder: each with its depth, so that no nesting limit is met."""
+    """A tree as its nodes in preorder with their depths, so that no nesting limit applies."""
     labels = derivation.forest.labels
     return {
         "log_weight": derivation.log_weight,

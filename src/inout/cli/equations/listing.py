@@ -9,7 +9,7 @@ from inout.programs import library
 
 
 def print_names() -> None:
-    """All programs with the first sentence of their descriptions."""
+    """Print all programs with the first lines of their descriptions."""
     paper = Paper()
     paper.pairs([(name, library.describe(name).split("\n")[0]) for name in library.names()])
     paper.line()
@@ -17,7 +17,7 @@ def print_names() -> None:
 
 
 def print_program(name: str) -> None:
-    """A program as it stands in its file, comments dimmed on a terminal."""
+    """Print a program's file, with dimmed comments on a terminal."""
     paper = Paper()
     for line in library.text(name).rstrip("\n").split("\n"):
         code, mark, comment = line.partition("%")

@@ -14,9 +14,9 @@ WORD = "word"  # word(W,I,K) is a word of the sentence from I to K
 def phrase_tree(derivation: Derivation) -> TreeNode:
     """The derivation without its facts other than words, as a phrase-structure tree.
 
-    A word stands for itself. An item of the form beta(X,I,K) is called X where no other relation
-    of the tree has that form; a goal without arguments is left out. A derivation that uses no
-    word comes as it is.
+    Words are leaves. An item of the form beta(X,I,K) is labelled X if no other relation of the
+    tree has that form; a goal without arguments is left out. A derivation without words is
+    unchanged.
     """
     labels = derivation.items
     if not any(_is_word(label) for label in labels):
@@ -46,9 +46,9 @@ def phrase_tree(derivation: Derivation) -> TreeNode:
 
 
 def phrase_graph(forest: Forest) -> Graph:
-    """The likely part of a forest to draw, without its facts other than words.
+    """The likely part of a forest, to draw, without facts other than words.
 
-    beta(X,I,K) is called X[I,K] under the same condition as in `phrase_tree`.
+    beta(X,I,K) is labelled X[I,K] under the same condition as in `phrase_tree`.
     """
     graph = as_graph(forest)
     labels = {node.id: forest.labels[int(node.id)] for node in graph.nodes}

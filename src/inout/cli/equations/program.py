@@ -1,4 +1,4 @@
-"""What `inout solve` is asked, and the program: all that can be checked before torch is there."""
+"""The request to `inout solve` and the program: everything checked before torch is imported."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Source:
-    """The text of a program, and the name that messages call it by."""
+    """The text of a program, and its name in messages."""
 
     text: str
     name: str
@@ -55,7 +55,7 @@ def read_program(request: Request) -> Source:
 
 def _source(name: str) -> Source:
     path = Path(name)
-    # A directory that happens to be called like a program does not hide it.
+    # A directory with the name of a program does not hide it.
     if name in library.names() and not path.is_file():
         return Source(library.text(name), f"{name}{library.SUFFIX}")
     if path.exists() or "/" in name or path.suffix:

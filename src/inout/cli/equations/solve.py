@@ -1,4 +1,4 @@
-"""From what `inout solve` was asked to an `Answer`: everything that the reports print."""
+"""From a request to `inout solve` to an `Answer`: everything that the reports print."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from inout.forest import Derivation, Forest, Item
 from inout.forest.decoding import kbest
 from inout.viz import TreeNode
 
-# Beyond this many goals, entropy and derivations are left out: they take a pass for each goal.
+# Beyond this many goals, entropy and derivations are left out: they take a pass per goal.
 MOST_GOALS = 100
 
 
 @dataclass(frozen=True)
 class GoalAnswer:
-    """What is known about one goal; entropy and derivations only where they were computed."""
+    """The answers for one goal; entropy and derivations only if they were computed."""
 
     label: Item
     log_partition: float
@@ -46,7 +46,7 @@ class Answer:
 
     @property
     def title(self) -> str:
-        """What was solved, in a line."""
+        """A one-line description of the problem."""
         sentence = self.request.sentence
         return self.request.program if sentence is None else f"{self.request.program}: {sentence}"
 
@@ -57,7 +57,7 @@ class Answer:
 
     @cached_property
     def unknown_words(self) -> list[str]:
-        """Words of the sentence that stand in no other fact, in order."""
+        """Words of the sentence that occur in no other fact, in order."""
         if WORD not in self.from_sentence:
             return []
         known = {
@@ -88,7 +88,7 @@ class Answer:
         return notes
 
     def tree(self, derivation: Derivation) -> TreeNode:
-        """The derivation as it is drawn."""
+        """The derivation as a tree to draw."""
         return phrase_tree(derivation) if self.phrases else derivation.tree()
 
 
@@ -119,7 +119,7 @@ def answer(
     from_sentence: frozenset[str],
     seconds: Mapping[str, float],
 ) -> Answer:
-    """Every number that is reported about a forest."""
+    """Every number reported about a forest."""
     start = time.perf_counter()
     with torch.no_grad():
         goals = _goals(forest, request.best)

@@ -20,7 +20,7 @@ MOST_DRAWN_GOALS = 5
 
 
 def print_answer(paper: Paper, answer: Answer) -> None:
-    """Numbers, the best derivations, expected counts."""
+    """Print numbers, the best derivations, expected counts."""
     paper.line(Text(clean(answer.title), style="bold"))
     paper.line()
     if len(answer.goals) == 1:

@@ -1,1 +1,1 @@
-"""What the commands about grammars, sentences and treebanks do."""
+"""The implementation of the commands for grammars, sentences and treebanks."""

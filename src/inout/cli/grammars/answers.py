@@ -1,4 +1,4 @@
-"""What is asked about each sentence, and the answers, whatever parsed it."""
+"""Requests and answers about sentences, for grammars and latent models alike."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked about each sentence."""
+    """What to compute for each sentence."""
 
     k: int = 1
     samples: int = 0
     seed: int | None = None
     method: str = "viterbi"
     count: bool = False
-    picture: bool = False  # constituents, and all trees where they are few
+    picture: bool = False  # constituents, and all trees if there are few
     restore: bool = False
-    numbers: bool = True  # by latent models: probabilities, and not the best tree alone
+    numbers: bool = True  # for latent models: probabilities, not only the best tree
     max_words: int | None = None
 
 
 @dataclass(frozen=True)
 class Found:
-    """A tree; its probability is 0 where it is the best in some sense, but not the grammar's.
+    """A tree; its probability is 0 if the grammar does not derive it (as for --method min-risk).
 
-    That of an estimated latent model may be negative, or above 1.
+    With a spectral latent model it may be negative, or above 1.
     """
 
     tree: Any
@@ -47,7 +47,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is known about one sentence; `reason` says why there is no tree."""
+    """The answer for one sentence; `reason` says why there is no tree."""
 
     line: Line
     words: Sequence[str]
@@ -63,4 +63,4 @@ class Answer:
     """Of the sentence's probability, whose absolute value has the logarithm `log_partition`."""
 
     found_by: str | None = None
-    """By a latent model: what gave the tree, see `LatentParse.source`."""
+    """For latent models: how the tree was found, see `LatentParse.source`."""

@@ -1,4 +1,4 @@
-"""The diagnoses of a grammar as text and as JSON."""
+"""The diagnosis of a grammar as text and as JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_CYCLES = 5
 
 
 def problems(found: Diagnosis, weighted: bool) -> list[str]:
-    """The names of the diagnoses that are bad; with `weighted` sums other than 1 are not."""
+    """The names of the problems; with `weighted`, sums other than 1 are no problem."""
     wrong = [name for name in ("undefined", "unreachable", "unproductive") if getattr(found, name)]
     if not weighted:
         wrong += ["infinite"] * (found.log_partition == math.inf)
@@ -33,7 +33,7 @@ def problems(found: Diagnosis, weighted: bool) -> list[str]:
 def print_diagnosis(
     paper: Paper, name: str, grammar: Grammar, found: Diagnosis, weighted: bool
 ) -> None:
-    """The diagnosis for a person: a line each, what is bad in colour."""
+    """Print the diagnosis, one line each, with problems in colour."""
     wrong = problems(found, weighted)
     paper.line(Text(clean(name), style="bold"))
     paper.line()
@@ -116,12 +116,12 @@ def _consistency(found: Diagnosis) -> str:
     about = found.consistency
     radius = f"spectral radius {about.spectral_radius:.6g}"
     if not about.proper:
-        ways = "; inout convert --normalise makes some" if found.expectations else ""
-        return f"the weights are no probabilities ({radius}){ways}"
+        ways = "; inout convert --normalise fixes that" if found.expectations else ""
+        return f"the weights are not probabilities ({radius}){ways}"
     if about.leaking:
         return f"some never end: no finite tree for {_listed(about.leaking, len(about.leaking))}"
     if about.consistent is None:
-        return f"{radius}: the probabilities of all trees sum to 1, their sizes to no end"
+        return f"{radius}: the probabilities of all trees sum to 1, their mean size is infinite"
     if about.consistent:
         return f"the probabilities of all trees sum to 1 ({radius})"
     share = formats.probability(found.log_partition)
@@ -132,7 +132,7 @@ def _numbers(found: Diagnosis) -> list[tuple[str, str]]:
     expected = found.expectations
     if expected is None:
         zero = found.log_partition == -math.inf
-        what = "0: there is no tree" if zero else "infinite: the weights of the trees have no sum"
+        what = "0: there is no tree" if zero else "infinite: the sum over all trees diverges"
         return [("Z", what)]
     log_z = 0.0 if abs(found.log_partition) < 1e-12 else found.log_partition
     return [
@@ -151,6 +151,4 @@ def _cycles(grammar: Grammar, found: Diagnosis) -> str:
     ]
     more = len(found.cycles) - len(shown)
     tail = f"; {more:,} more" if more else ""
-    return (
-        f"{len(found.cycles)}, where a sentence has endlessly many trees: {'; '.join(shown)}{tail}"
-    )
+    return f"{len(found.cycles)}, giving infinitely many trees: {'; '.join(shown)}{tail}"

@@ -1,4 +1,4 @@
-"""Training of a grammar on a corpus, for `inout em`: reading, checkpoints, what is told."""
+"""Training of a grammar on a corpus, for `inout em`: reading, checkpoints, reports."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
 
 @dataclass
 class Corpus:
-    """The sentences to train on, where each stands, and what was left out of the files."""
+    """The sentences to train on, their places in the files, and what was skipped."""
 
     sentences: list[Any] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Corpus:
 def read_corpus(
     lines: Iterable[Line], *, frequencies: bool, brackets: bool, max_words: int
 ) -> Corpus:
-    """The corpus of these lines; empty ones and those with too many words are left out."""
+    """The corpus of these lines; empty lines and sentences with too many words are skipped."""
     counts: list[float] | None = [] if frequencies else None
     corpus = Corpus(frequencies=counts, bracketed=brackets, max_words=max_words)
     for line in lines:
@@ -65,12 +65,12 @@ def read_corpus(
                 corpus.frequencies.append(often)
     if not corpus.sentences:
         why = f"; {formats.plural(len(corpus.long), 'line')} above --max-words" * bool(corpus.long)
-        raise ArgumentError("CORPUS", f"must have at least one sentence. Got none{why}")
+        raise ArgumentError("CORPUS", f"must contain at least one sentence. Got none{why}")
     return corpus
 
 
 def _frequency(line: Line) -> tuple[float, str]:
-    """How often, and the sentence itself, of a line COUNT<tab>SENTENCE."""
+    """The count and the sentence of a line COUNT<tab>SENTENCE."""
     if not line.text.strip():
         return 0.0, ""
     first, tab, rest = line.text.partition("\t")
@@ -88,7 +88,7 @@ def _frequency(line: Line) -> tuple[float, str]:
 
 
 def _bracketed(line: Line) -> tuple[list[str], tuple[tuple[int, int], ...]]:
-    """The words of a line, and the brackets between them as pairs of positions."""
+    """The words of a line, and its brackets as pairs of positions."""
     words: list[str] = []
     opened: list[int] = []
     pairs = []
@@ -124,13 +124,13 @@ def train(
     tolerance: float,
     max_iterations: int,
 ) -> EMResult[Any]:
-    """Train, write the grammar, remove the checkpoint; in this order, so that nothing is lost."""
+    """Train, write the grammar, remove the checkpoint, in this order, so that nothing is lost."""
     kept = Path(checkpoint or f"{out}.checkpoint")
     check_writable(kept)
     if not resume and kept.exists():
-        raise FileError("this checkpoint exists already", file=kept, remedy=Remedy.RESUME)
+        raise FileError("this checkpoint already exists", file=kept, remedy=Remedy.RESUME)
     _check_memory(grammar, corpus)
-    # Written once before the work: a symbol that the format cannot write is known now.
+    # Written once before training: fails now if the format cannot express a symbol.
     grammar.to_text(format)
     try:
         result = em(
@@ -161,7 +161,7 @@ def train(
 
 
 def _check_memory(grammar: Grammar, corpus: Corpus) -> None:
-    """Refuse sentences whose charts do not fit, before hours are lost."""
+    """Refuse sentences whose charts do not fit in memory, before hours are lost."""
     longest = max(len(line.words) for line in corpus.lines)
     numbers = CHARTS * len(grammar.nonterminals) * torch.get_num_threads()
     refused = too_large(longest, numbers)
@@ -172,7 +172,7 @@ def _check_memory(grammar: Grammar, corpus: Corpus) -> None:
 
 
 def trained_grammar(result: EMResult[Any]) -> Grammar:
-    """The grammar that came out."""
+    """The trained grammar."""
     model = result.model
     return model.grammar if isinstance(model, BracketedGrammar) else model
 
@@ -188,7 +188,7 @@ def _prior(amount: float | None, alpha: float | None) -> Prior | None:
 
 
 def print_notes(corpus: Corpus, result: EMResult[Any]) -> None:
-    """Say what was left out, with examples, on stderr."""
+    """Report skipped sentences on stderr, with examples."""
     notes = []
     if corpus.empty:
         notes.append(f"{formats.plural(corpus.empty, 'empty line')} skipped")
@@ -211,7 +211,7 @@ def _places(lines: Sequence[Line]) -> str:
 
 
 def as_text(out: str, corpus: Corpus, result: EMResult[Any]) -> str:
-    """What came out, for a person."""
+    """Print a summary for a person."""
     end = "converged" if result.converged else "not converged; raise --iterations"
     rows = [
         ("sentences", f"{len(corpus.sentences) - len(result.left_out):,}"),
@@ -222,7 +222,7 @@ def as_text(out: str, corpus: Corpus, result: EMResult[Any]) -> str:
         ),
     ]
     if result.perplexity is not None:
-        rows.append(("perplexity", f"{result.perplexity:.4f} a word"))
+        rows.append(("perplexity", f"{result.perplexity:.4f} per word"))
     if len(result.runs) > 1:
         which = "the given weights" if result.best == 0 else f"random point {result.best}"
         rows.append(("best start", f"{which}, of {len(result.runs)} starting points"))
@@ -231,7 +231,7 @@ def as_text(out: str, corpus: Corpus, result: EMResult[Any]) -> str:
 
 
 def as_json(out: str, corpus: Corpus, result: EMResult[Any]) -> str:
-    """All that came out, as one line of JSON."""
+    """The whole result as one line of JSON."""
     document = {
         "format": FORMAT,
         "out": out,

@@ -17,7 +17,7 @@ _STANDARD_INPUT = "/dev/stdin"
 
 
 def options(*, punctuation: bool, root: bool, functions: bool, skip_failures: bool) -> Parseval:
-    """What counts, by the flags of the command."""
+    """The scoring options, from the flags of the command."""
     changed: dict[str, Any] = {"functions": functions, "count_failures": not skip_failures}
     if punctuation:
         changed["punctuation"] = ()
@@ -32,12 +32,12 @@ def evaluate(gold: str, parses: str, counted: Parseval, untagged: bool) -> Score
     trees = read_trees(files[0], untagged=untagged, plain=True)
     scores = score(trees, read_parses(files[1], untagged=untagged, plain=True), counted)
     if not scores.num_sentences:
-        raise ArgumentError("GOLD", f"must hold at least one tree. Got none in {gold}")
+        raise ArgumentError("GOLD", f"must contain at least one tree. Got none in {gold}")
     return scores
 
 
 def notes(scores: Scores) -> list[str]:
-    """What was wrong with parses that could not be compared."""
+    """Messages about parses that could not be compared."""
     wrong = (
         f"sentence {number}: {sentence.message}"
         for number, sentence in enumerate(scores.sentences, 1)
@@ -54,7 +54,7 @@ def notes(scores: Scores) -> list[str]:
 
 
 def as_json(gold: str, parses: str, scores: Scores, cutoff: int, width: int) -> str:
-    """All figures, those by length, and the counts of every sentence, as one line of JSON."""
+    """All scores, those by length, and the counts of every sentence, as one line of JSON."""
     document = {
         "format": FORMAT,
         "gold": gold,

@@ -1,4 +1,4 @@
-"""How latent models came to their trees where it was not the normal way, in words."""
+"""Notes on trees that a latent model found by a fallback."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections import Counter
 
 # By `LatentParse.source`.
 ABOUT = {
-    "negative": "found by its posteriors all the same, which are ratios",
+    "negative": "found by its posteriors anyway, which are ratios",
     "wider": "found with less pruning: the first chart had no tree with positive posteriors",
     "unpruned": "found without pruning: pruned charts had no tree with positive posteriors",
     "skeletal": "found by the skeletal rules: the model had no tree with positive posteriors",
 }
 _COUNTED = {
-    "negative": "the model's probability was negative (posteriors used all the same)",
+    "negative": "the model's probability was negative (posteriors used anyway)",
     "wider": "parsed with less pruning",
     "unpruned": "parsed without pruning",
     "skeletal": "parsed by the skeletal rules alone",
@@ -20,7 +20,7 @@ _COUNTED = {
 
 
 def notes(found_by: Counter[str | None], sentences: int) -> list[str]:
-    """How often it was another way than the normal one.
+    """How often each fallback was used.
 
     >>> notes(Counter(latent=297, negative=2, skeletal=1), 300)[1]
     '1 of 300 sentences: parsed by the skeletal rules alone'

@@ -13,10 +13,10 @@ Key = tuple[str, int, int, bool]  # label or word, span, whether it is a word
 
 
 def packed(found: Sequence[Found]) -> Graph | None:
-    """The constituents of different trees, each drawn once, with the ways to build them.
+    """The constituents of all trees, each drawn once, with the ways to build them.
 
-    Numbers are sums of the trees' probabilities. None where a constituent holds one of the same
-    label and span: there is no order to draw them in.
+    Numbers are sums of the trees' probabilities. None if a constituent contains one with the same
+    label and span: they cannot be ordered.
 
     >>> from inout.grammars.treebank import parse_trees
     >>> trees = parse_trees("(S (A a) (S (A a))) (S (B a) (S (A a)))")
@@ -68,7 +68,7 @@ def packed(found: Sequence[Found]) -> Graph | None:
 
 
 def _nodes(tree: Any) -> list[tuple[Key, tuple[Key, ...]]]:
-    """The nodes of a tree with their children, children first, the root last."""
+    """The nodes of a tree in postorder, each with its children."""
     made: list[tuple[Key, tuple[Key, ...]]] = []
     position = 0
     done: list[Key] = []

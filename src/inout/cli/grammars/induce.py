@@ -15,7 +15,7 @@ _EVERY = 500
 
 
 def read_treebanks(paths: Sequence[str], line: Line) -> Iterator[Any]:
-    """All trees, one after the other; missing files are reported at once."""
+    """All trees in turn; missing files are reported immediately."""
     for path in paths:
         if path != "-":
             check_readable(path)
@@ -23,7 +23,7 @@ def read_treebanks(paths: Sequence[str], line: Line) -> Iterator[Any]:
 
 
 def refuse_treebank_as_output(paths: Sequence[str], out: str | None) -> None:
-    """Raise where the file to write is one of those to read."""
+    """Raise if the output file is one of the inputs."""
     if out is not None and Path(out).exists():
         for path in paths:
             if path != "-" and Path(path).exists() and Path(path).samefile(out):

@@ -29,7 +29,7 @@ def train(
     options: dict[str, Any],
     about: dict[str, Any],
 ) -> LatentGrammar:
-    """The model, with bars that show how far its training is; `about` is kept in its file."""
+    """Train the model, with progress bars; `about` is stored in its file."""
     began = monotonic()
     generator = None if seed is None else torch.Generator().manual_seed(seed)
     if method == "spectral":
@@ -59,19 +59,19 @@ class EMBars:
         self._show = self._opened()
 
     def show(self, progress: Progress) -> None:
-        """Move the bar of this round; the time left is that of all rounds."""
+        """Move the bar of this round; the time left includes all rounds."""
         left = progress.seconds_left
         if left is not None:
             if progress.iterations_left:
                 self._each = left / progress.iterations_left
             now, *later = self._sizes[self._round :]
-            # The cost of an iteration grows with the square of the values, or somewhat more.
+            # The cost of an iteration grows at least quadratically in the number of values.
             iterations = progress.max_iterations * sum((size / now) ** 2 for size in later)
             progress = replace(progress, seconds_left=left + self._each * iterations)
         self._show(progress)
 
     def after_round(self, model: LPCFG, size: int) -> None:
-        """Go on with the bar of the next round, if there is one."""
+        """Start the bar of the next round, if there is one."""
         self._stack.close()
         self._round += 1
         if self._round < len(self._sizes):
@@ -86,7 +86,7 @@ class EMBars:
 
 @contextmanager
 def em_bars(latent: int, start: Start) -> Iterator[EMBars]:
-    """Bars for EM with so many values, which begins with two and doubles them if it splits."""
+    """Bars for EM with this many values; split EM begins with two and doubles them."""
     sizes = [latent]
     if start == "split":
         sizes = [min(2**k, latent) for k in range(1, max(math.ceil(math.log2(latent)), 1) + 1)]
@@ -95,7 +95,7 @@ def em_bars(latent: int, start: Start) -> Iterator[EMBars]:
 
 
 def put_model(out: str, made: LatentGrammar, began: float) -> None:
-    """Write the model, and say what it is and how long all took."""
+    """Write the model, and report its size and the time taken."""
     made.save(out)
     skeleton, values = made.model.skeleton, int(made.model.sizes.max())
     parts = [

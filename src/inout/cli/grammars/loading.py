@@ -1,4 +1,4 @@
-"""Grammars and sentences as the command gets them: from files, options and standard input."""
+"""Grammars and sentences from files, options and standard input."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from inout.io.models import LATENT_GRAMMAR, has_key
 
 STANDARD_INPUT = "-"
 STDIN = "<stdin>"
-# A no-break space belongs to the word it stands in, as in treebanks.
+# A no-break space is part of a word, as in treebanks.
 _WORD = re.compile(r"\S+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line with its place: a file, or standard input, or an option of the command."""
+    """A line with its place: a file, standard input, or an option."""
 
     source: str
     number: int
@@ -35,23 +35,23 @@ class Line:
 
     @property
     def words(self) -> list[str]:
-        """What is separated by ASCII white space."""
+        """The tokens between ASCII white space."""
         return _WORD.findall(self.text)
 
     @property
     def place(self) -> str:
-        """Where the line stands, for messages."""
+        """The line's place, for messages."""
         return f"{self.source}:{self.number}"
 
     def error(self, column: int, message: str) -> FileError:
-        """The error about a column of the line, counted from 1."""
+        """An error about a column of the line, counted from 1."""
         return FileError(message, file=self.source, line=self.number, column=column)
 
 
 def load_grammar(
     path: str, format: str | None = None, start: str | None = None, add_duplicates: bool = False
 ) -> Grammar:
-    """The grammar in a file, or of that name in the library, or on standard input for `-`."""
+    """The grammar from a file, from the library by name, or from standard input for `-`."""
     form: Format | None = None
     if format is not None:
         form = choice("--from", format, get_args(Format))  # type: ignore[assignment]
@@ -67,12 +67,12 @@ def load_grammar(
 
 
 def is_model(path: str) -> bool:
-    """Whether a file is a latent model; what is no ordinary file is left unread."""
+    """Whether a file is a latent model; only regular files are read."""
     if not Path(path).is_file():
         return False
     try:
         with Path(path).open("rb") as file:
-            # They begin with a number of eight bytes, and no text does.
+            # They begin with an eight-byte number, which no text does.
             if b"\0" not in file.read(8):
                 return False
     except OSError:
@@ -81,13 +81,13 @@ def is_model(path: str) -> bool:
 
 
 def check_model(path: str) -> None:
-    """Refuse a file that is not a latent model, by what it is, before any work is done."""
+    """Refuse a file that is not a latent model, before any work is done."""
     if path == STANDARD_INPUT:
         raise ArgumentError("--model", "must be a file. Got -, standard input")
     check_readable(path)
     if Path(path).is_file() and not is_model(path):
         raise FileError(
-            "not a latent model of `inout induce --latent`; give a grammar without --model",
+            "not a latent model from `inout induce --latent`; for a grammar, leave out --model",
             file=path,
         )
 
@@ -105,16 +105,16 @@ def read_sentences(
 ) -> Iterable[Line]:
     """The lines of files, or the sentences of an option; without either, standard input.
 
-    Files are read at once, into a list, so that what is wrong with them is said before any work;
-    lines of standard input come as they are asked for.
+    Files are read into a list, so that errors in them are reported before any work; standard
+    input is read lazily.
     """
     if files and sentences:
-        raise ArgumentError(None, "give sentences by --sentence or in files, not both")
+        raise ArgumentError(None, "use --sentence or files, not both")
     if sentences:
         return [Line("--sentence", number, text) for number, text in enumerate(sentences, 1)]
     for name in files:
         if name != STANDARD_INPUT and not Path(name).exists():
-            hint = "; --sentence takes a sentence" if " " in name else ""
+            hint = "; use --sentence for a sentence" if " " in name else ""
             raise FileError(f"no such file{hint}", file=name)
     names = list(files) or [STANDARD_INPUT]
     if [grammar, *names].count(STANDARD_INPUT) > 1:

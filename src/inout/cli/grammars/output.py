@@ -1,4 +1,4 @@
-"""Grammars that commands write: to a file whole, or to standard output."""
+"""Writing of grammars, to a file or to standard output."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from inout.io.files import check_writable, write_text
 
 
 def check_output(out: str | None, format: Any, default: str | None = None) -> Any:
-    """The format to write: the one given, or that of the name; asked before any work is done."""
+    """The output format: the one given, or that of the file name; checked before any work."""
     if out is None:
         if format is None and default is None:
-            raise ArgumentError("--to", "must name the format where there is no -o FILE")
+            raise ArgumentError("--to", "is required without -o FILE")
         return format or default
     check_writable(out)
     if out.endswith(".xz"):
@@ -27,7 +27,7 @@ def check_output(out: str | None, format: Any, default: str | None = None) -> An
 
 
 def put_grammar(out: str | None, text: str, grammar: Grammar) -> None:
-    """Write the text, and say so where it went into a file."""
+    """Write the text; to a file, with a note."""
     if out is None:
         sys.stdout.write(text)
         return
@@ -38,7 +38,7 @@ def put_grammar(out: str | None, text: str, grammar: Grammar) -> None:
 def trimmed(grammar: Grammar) -> Grammar:
     """The grammar without useless rules.
 
-    `Grammar.trimmed` also knows the way back, for which it needs torch.
+    `Grammar.trimmed` also maps results back, which needs torch.
     """
     kept = np.flatnonzero(useful_rules(grammar.rules))
     return Grammar(grammar.start, grammar.rules.select(kept), grammar.numpy_log_weights[kept])

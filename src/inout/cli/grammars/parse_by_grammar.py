@@ -1,4 +1,4 @@
-"""Sentences parsed by a grammar, one after the other, in order, as they come."""
+"""Sentences parsed by a grammar, lazily and in order."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from inout.grammars.parser.parser import Parser
 from inout.grammars.parser.parses import Parse
 from inout.grammars.treebank.annotation import coarse_label, restore
 
-# Forests of more trees are not drawn.
+# Larger forests are not drawn.
 MOST_TREES = 100
 
 
 def treebank_label(symbol: str) -> str | None:
-    """The label that a symbol of a Markovised grammar stands for; None for a part of a node.
+    """The original label of a symbol of a Markovised grammar; None for an intermediate symbol.
 
     >>> [treebank_label(symbol) for symbol in ("NP^S", "NP^S|<DT>", "NN")]
     ['NP', None, 'NN']
@@ -65,7 +65,7 @@ def answer(parser: Parser, request: Request, line: Line, seed: int) -> Answer:
 def _parses(analyses: Analyses, request: Request) -> Sequence[Parse]:
     if request.k == 1:
         return [analyses.parse(request.method, treebank_label if request.restore else None)]
-    # A sentence without a tree has no best ones either, but a reason.
+    # A sentence without a tree has a reason instead of best trees.
     return analyses.kbest(request.k) or [analyses.best()]
 
 
@@ -89,7 +89,7 @@ def _constituents(analyses: Analyses, request: Request) -> dict[tuple[str, int, 
 
 
 def _all_trees(analyses: Analyses, request: Request) -> Sequence[Found]:
-    """Every tree, for a drawing of the forest; none where there are too many."""
+    """Every tree, for a drawing of the forest; none if there are too many."""
     size = analyses.count()
     if not size <= MOST_TREES:
         return ()

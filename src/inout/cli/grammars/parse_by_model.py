@@ -1,4 +1,4 @@
-"""Sentences parsed by a latent model, with the answers that those of a grammar get."""
+"""Sentences parsed by a latent model, with the same kind of answers as for grammars."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ def _found(analyses: LatentAnalyses, trees: Sequence[Any]) -> list[Found]:
     logs, signs = analyses.model.tree_log_probs(known)
     found = []
     for tree, log_weight, sign in zip(trees, logs.tolist(), signs.tolist(), strict=True):
-        ratio = int(sign) * analyses.sign  # 0 where one of the two is
+        ratio = int(sign) * analyses.sign  # 0 if either is
         log_prob = log_weight - analyses.log_partition if ratio else -math.inf
         found.append(Found(treebank_tree(tree), log_weight, log_prob, ratio))
     return found
 
 
 def _constituents(analyses: LatentAnalyses) -> dict[tuple[str, int, int], float]:
-    """The posteriors of the treebank's labels, tags among them."""
+    """The posteriors of the treebank's labels, including tags."""
     merged: dict[tuple[str, int, int], float] = {}
     if analyses.sign == 0:
         return merged

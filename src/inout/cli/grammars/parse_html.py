@@ -30,14 +30,14 @@ class Pages:
         self._sentences = 0
 
     def add(self, answer: Answer) -> None:
-        """Take an answer up, if there are not too many for a page."""
+        """Add an answer, if the page has room for it."""
         self._sentences += 1
         if self._sentences <= MOST_SENTENCES:
             title = shorten(" ".join(answer.words), 120) or "(no words)"
             self._shown.append((title, sections(answer)))
 
     def html(self) -> str:
-        """The whole page: a section for each sentence, or for each part of the only one."""
+        """The whole page: a section per sentence, or several if there is only one."""
         if self._sentences == 1:
             title, parts = self._shown[0]
             return page.html(title, parts, f"Parsed with {self._grammar}.")
@@ -49,18 +49,18 @@ class Pages:
 
 
 _FOREST_NOTE = page.paragraph(
-    "All trees at once, packed: each dot is one way to build the constituent above it from those "
-    "below; the stronger a line, the more probable."
+    "All trees, packed: each dot is one way to build the constituent above it from those below; "
+    "stronger lines are more probable."
 )
 _CHART_NOTE = page.paragraph(
-    "What each span of words is: labels with the expected number of such constituents over all "
-    "trees, which is their probability where none can hold itself. Darker is likelier; tooltips "
-    "have the words of the span and more digits."
+    "The labels of each span, with the expected number of such constituents over all trees: a "
+    "probability unless a constituent can contain itself. Darker is likelier; tooltips show the "
+    "words of the span and more digits."
 )
 
 
 def sections(answer: Answer) -> list[tuple[str, str]]:
-    """All about a sentence, as headings and what stands below them."""
+    """The sections about a sentence, as pairs of heading and body."""
     if answer.reason is not None:
         return [("No tree", page.paragraph(f"No tree: {answer.reason}."))]
     named = [(f"{rank}", found) for rank, found in enumerate(answer.trees, 1)]
@@ -77,7 +77,7 @@ def _chart(answer: Answer) -> list[tuple[str, str]]:
     if answer.constituents is None:
         return []
     if len(answer.words) > MOST_CHART_WORDS:
-        text = f"Charts are drawn up to {MOST_CHART_WORDS} words; --json has the constituents."
+        text = f"Charts are drawn for up to {MOST_CHART_WORDS} words; --json has the constituents."
         return [("Chart", page.paragraph(text))]
     return [("Chart", _CHART_NOTE + chart(answer.words, answer.constituents))]
 

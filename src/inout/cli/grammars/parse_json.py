@@ -1,4 +1,4 @@
-"""Answers about sentences as JSON, a line each."""
+"""Answers about sentences as JSON, one per line."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from inout.cli.grammars.answers import Answer, Found
 from inout.grammars.treebank import format_tree
 
 FORMAT = "inout parse 1"
-MOST = 700.0  # above it there are no floats
+MOST = 700.0  # exp of more overflows
 
 
 def as_json(answer: Answer) -> str:
-    """One line of JSON; infinities are strings, and so are counts beyond 2**53."""
+    """One line of JSON; infinities and counts beyond 2**53 are strings."""
     document: dict[str, Any] = {
         "format": FORMAT,
         "source": answer.line.source,

@@ -1,4 +1,4 @@
-"""Answers about sentences as they are printed one after the other, and what is said at the end."""
+"""Printing of answers about sentences, with notes at the end."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ def print_answers(
             try:
                 if closed is None:
                     show(answer)
-            except (BrokenPipeError, SystemExit) as error:  # the latter is rich's way
+            except (BrokenPipeError, SystemExit) as error:  # rich raises the latter
                 if pages is None:
                     raise
-                closed = error  # nobody reads on, but the page was asked for
+                closed = error  # nobody reads on, but --html is still wanted
             if pages is not None:
                 pages.add(answer)
             found_by[answer.found_by] += 1
             done, failed = done + 1, failed + (answer.reason is not None)
             step(done)
-    # A drawing says of its own tree how it was found.
+    # A drawing says itself how its tree was found.
     for note in fallbacks.notes(found_by, done) if done > 1 or shape != "tree" else []:
         print(f"note: {note}", file=sys.stderr)
     if failed and done > 1:

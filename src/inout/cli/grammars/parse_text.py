@@ -15,13 +15,13 @@ from inout.cli.paper import Paper, bar_text
 from inout.grammars.treebank import format_tree
 from inout.viz.labels import clean
 
-NO_TREE = "(())"  # what evaluation reads as a sentence without a parse
+NO_TREE = "(())"  # a sentence without a parse, for evaluation
 NOT_OF_THE_GRAMMAR = "the best constituents, which are not a tree of the grammar"
 NOT_OF_THE_MODEL = "without probability in the model"
 
 
 def print_drawings(paper: Paper, answer: Answer) -> None:
-    """The sentence, its numbers, its best trees and its samples."""
+    """Print the sentence, its numbers, its best trees and its samples."""
     paper.line(Text(clean(" ".join(answer.words)) or "(no words)", style="bold"))
     if answer.reason is not None:
         paper.sentence(f"no tree: {clean(answer.reason)}", "yellow")
@@ -60,7 +60,7 @@ def _print_tree(paper: Paper, name: str, found: Found) -> None:
 
 
 def mass(answer: Answer) -> tuple[str, str]:
-    """What the probability of a sentence is called, and its logarithm."""
+    """The name of a sentence's log-probability, and its value."""
     value = formats.log(answer.log_partition)
     if answer.found_by is None:
         return "log Z", value
@@ -70,17 +70,17 @@ def mass(answer: Answer) -> tuple[str, str]:
 
 
 def probability(found: Found) -> str:
-    """The probability of a tree, which an estimated model may give another sign."""
+    """The probability of a tree; a spectral model may make it negative."""
     return ("" if found.sign > 0 else "-") + formats.probability(found.log_probability)
 
 
 def without_probability(found: Found) -> str:
-    """What a tree with the probability 0 is."""
+    """A remark on a tree with probability 0."""
     return NOT_OF_THE_GRAMMAR if found.sign else NOT_OF_THE_MODEL
 
 
 def trees(count: float) -> str:
-    """How many trees there are, in words.
+    """A number of trees, in words.
 
     >>> trees(1), trees(14), trees(math.inf)
     ('1 tree', '14 trees', 'infinitely many trees')
@@ -91,10 +91,10 @@ def trees(count: float) -> str:
 
 
 def print_brackets(answer: Answer, several: bool) -> None:
-    """The best tree a line, as treebanks have it; with several trees, tabs and what they are.
+    """Print the best tree on a line, as in treebanks; with several trees, tab-separated fields.
 
-    The fields are then the number of the sentence, the rank (s1, s2, … for samples), the log of
-    the probability, the tree.
+    The fields are the sentence number, the rank (s1, s2, … for samples), the log-probability, and
+    the tree.
     """
     if not several:
         print(format_tree(answer.trees[0].tree) if answer.trees else NO_TREE, flush=True)

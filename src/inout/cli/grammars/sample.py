@@ -1,4 +1,4 @@
-"""Samples of a grammar, printed one after the other."""
+"""Samples from a grammar, printed in turn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def prepare(grammar: Grammar, normalise: bool) -> Grammar:
 
 
 def print_samples(grammar: Grammar, samples: int, seed: int | None, shape: str) -> None:
-    """Draw and print: words, bracketed trees or JSON a line each, or drawings."""
+    """Draw and print: words, bracketed trees or JSON, one per line; or drawings."""
     generator = seeded_generator(seed)
     paper = Paper()
     for position, tree in enumerate(islice(iterate_trees(grammar, generator=generator), samples)):

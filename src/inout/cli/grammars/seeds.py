@@ -1,4 +1,4 @@
-"""Random numbers of lines that threads work on."""
+"""Seeds for lines that are handled by several threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from inout.cli.grammars.loading import Line
 
 
 def seeded_generator(seed: int | None) -> torch.Generator:
-    """A generator with this seed, or with one of its own."""
+    """A generator with this seed, or with a random one."""
     generator = torch.Generator()
     if seed is None:
         generator.seed()

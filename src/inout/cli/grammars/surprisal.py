@@ -26,9 +26,9 @@ END = "(end)"
 
 @dataclass(frozen=True)
 class Answer:
-    """The surprisals of one sentence in bits, inf from a word on that cannot stand there.
+    """The surprisals of one sentence in bits, inf from the first impossible word on.
 
-    One more than there are words if that of its end was asked for.
+    With --end there is one more than there are words.
     """
 
     line: Line
@@ -52,7 +52,7 @@ class Totals:
     bits: float = 0.0
 
     def add(self, answer: Answer) -> None:
-        """Take one more sentence in."""
+        """Add a sentence."""
         self.sentences += 1
         if answer.reason is None and math.isfinite(answer.total):
             self.words += len(answer.words)
@@ -62,7 +62,7 @@ class Totals:
 
 
 def answers(parser: Parser, lines: Iterable[Line], max_words: int, end: bool) -> Iterator[Answer]:
-    """The surprisals of each line, in order, as soon as they are there."""
+    """The surprisals of each line, in order, as soon as they are known."""
     ask = partial(_answer, parser, max_words, end)
     return in_order(ask, lines, torch.get_num_threads())
 
@@ -79,7 +79,7 @@ def _answer(parser: Parser, max_words: int, end: bool, line: Line) -> Answer:
 
 
 def print_answer(paper: Paper, answer: Answer) -> None:
-    """A word a line, with a bar."""
+    """Print one word per line, with a bar."""
     title = " ".join(answer.words) if len(answer.words) <= 100 else f"{answer.line.place}"
     paper.line(Text(clean(title) or "(no words)", style="bold"))
     if answer.reason is not None:
@@ -104,14 +104,14 @@ def print_answer(paper: Paper, answer: Answer) -> None:
 
 
 def print_totals(paper: Paper, totals: Totals) -> None:
-    """The sums over all sentences."""
+    """Print the sums over all sentences."""
     mean = totals.bits / totals.words if totals.words else 0.0
     paper.pairs(
         [
             ("sentences", f"{totals.sentences - totals.left_out:,}"),
             ("words", f"{totals.words:,}"),
-            ("bits", f"{totals.bits:.4f}, {mean:.4f} a word"),
-            ("perplexity", f"{2**mean:.4f} a word"),
+            ("bits", f"{totals.bits:.4f}, {mean:.4f} per word"),
+            ("perplexity", f"{2**mean:.4f} per word"),
         ]
     )
 

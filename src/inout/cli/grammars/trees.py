@@ -9,7 +9,7 @@ from inout.viz import TreeNode
 
 
 def tree_node(tree: Any) -> TreeNode:
-    """The same tree to draw: its leaves are words.
+    """The same tree to draw, with words as leaves.
 
     >>> from inout.grammars.treebank import parse_trees
     >>> tree_node(next(parse_trees("(S (VB go))"))).children[0].children[0]

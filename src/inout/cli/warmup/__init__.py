@@ -1,1 +1,1 @@
-"""Compiling kernels ahead of their first use: tiny problems that need them, solved in processes."""
+"""Compiling kernels ahead of their first use, by solving tiny problems in parallel processes."""

@@ -1,6 +1,6 @@
 """Tiny problems, by family of kernels: solving them all compiles every kernel.
 
-Each is a function of its own, because problems are what processes share out.
+Each is a function of its own, so that processes can share them out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _english() -> Parser:
 
 
 def _ask(*questions: str) -> None:
-    """Questions about a sentence that need no more than their name."""
+    """Ask queries about a sentence that take no arguments."""
     given = _english().given(_WORDS)
     for question in questions:
         found = getattr(given, question)
@@ -78,7 +78,7 @@ def _solve() -> None:
 
 
 def _derivations() -> None:
-    """The k best of an item with two edges: without grounding, which `_solve` compiles."""
+    """The k best of an item with two edges, without grounding, which `_solve` compiles."""
     import numpy as np
 
     from inout.kernels.forest.kbest import kbest, viterbi
@@ -200,8 +200,8 @@ FAMILIES: dict[str, tuple[Problem, ...]] = {
     "lattice": (_tagging, _alignment),
 }
 
-# What commands need, each with a kernel that tells whether it was compiled before. What takes
-# longest first: then processes end at about the same time.
+# What commands need, each with a kernel that tells whether it is already compiled. The slowest
+# come first, so that processes end at about the same time.
 COMMANDS: dict[str, tuple[tuple[Problem, str], ...]] = {
     "parse": ((viterbi, "sparse.cpu.viterbi.viterbi"), (inside, "sparse.cpu.outside.sweep")),
     "solve": ((_solve, "forest.cpu.scaled.inside"), (_derivations, "forest.cpu.kbest.search")),

@@ -1,4 +1,4 @@
-"""Problems solved in processes side by side, so that what they compile is there for all later."""
+"""Problems solved in parallel processes, which leave compiled kernels in the cache."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Done = Callable[[int, int], None]
 
 
 def cores() -> int:
-    """How many processors this process may use."""
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def solve_all(problems: Iterable[Problem], done: Done) -> None:
-    """Solves the problems in a process for each core; done(how many, of how many) as they end.
+    """Solve the problems in a process per core; calls done(finished, total) as they end.
 
-    Processes are forked, so that none has to import torch and numba again.
+    Processes are forked, so that none imports torch and numba again.
     """
     _import_all()
     waiting = list(problems)
@@ -36,9 +36,9 @@ def solve_all(problems: Iterable[Problem], done: Done) -> None:
 
 
 def prepare(command: str, done: Done) -> None:
-    """Compiles in processes side by side what a command will need, unless little is missing.
+    """Compile in parallel what a command will need, unless little is missing.
 
-    What is not compiled here is compiled where it is first called.
+    Everything else is compiled when first called.
     """
     if cores() == 1:
         return
@@ -54,7 +54,7 @@ def _is_kept(kernel: str) -> bool:
 
 
 def _import_all() -> None:
-    """What every process needs, before there are several."""
+    """Import what every process needs, before forking."""
     import torch  # noqa: F401
 
     import inout.grammars.parser.parser  # noqa: F401
@@ -64,7 +64,7 @@ def _import_all() -> None:
 
 
 def _begin() -> None:
-    """In a new process: one thread, no output, and Ctrl-C ends it without a word."""
+    """Set up a new process: one thread, no output, silent on Ctrl-C."""
     import torch
 
     torch.set_num_threads(1)
