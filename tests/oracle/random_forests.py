@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from inout.kernels.forest.arrays import Structure
 from tests.oracle.enumeration import count_derivations
 
 
@@ -28,9 +29,9 @@ class RandomForest:
         return len(self.edge_offsets) - 1
 
     @property
-    def arrays(self) -> tuple[Any, ...]:
+    def arrays(self) -> Structure:
         """What every kernel takes first."""
-        return self.num_axioms, self.edge_offsets, self.tail_offsets, self.tails
+        return Structure(self.num_axioms, self.edge_offsets, self.tail_offsets, self.tails)
 
 
 def forest_from_lists(

@@ -251,8 +251,8 @@ def test_many_points_in_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = torch.Generator().manual_seed(1)
     lanes = Points(torch.randn(2, 7, dtype=C128, generator=generator))
     results = []
-    for most in (generating._MOST, 1):
-        monkeypatch.setattr(generating, "_MOST", most)
+    for most in (generating.FOREST_NUMBERS, 1):
+        monkeypatch.setattr(generating, "FOREST_NUMBERS", most)
         weights = torch.from_numpy(random.item_weights.copy()).requires_grad_()
         x, _ = generating_function(
             library_arrays(random), lanes, weights, values, torch.from_numpy(random.goals)

@@ -32,10 +32,8 @@ def enumerated(forest: RandomForest) -> EnumeratedForest:
 def best_trees(
     forest: RandomForest, root: int, k: int, **options: int
 ) -> tuple[list[float], list[tuple[int, ...]]]:
-    best, pointer = viterbi(*forest.arrays, forest.item_weights)
-    log_weights, offsets, edges = kbest(
-        *forest.arrays, forest.item_weights, best, pointer, root, k, **options
-    )
+    scored = viterbi(forest.arrays, forest.item_weights)
+    log_weights, offsets, edges = kbest(scored, root, k, **options)
     assert log_weights.dtype == np.float64
     assert offsets.dtype == edges.dtype == np.int64
     assert offsets[0] == 0
@@ -50,7 +48,8 @@ def best_trees(
 def test_viterbi_is_the_maximum_over_derivations(seed: int, integer_weights: bool) -> None:
     forest = small_forest(seed, integer_weights)
     oracle = enumerated(forest)
-    best, pointer = viterbi(*forest.arrays, forest.item_weights)
+    scored = viterbi(forest.arrays, forest.item_weights)
+    best, pointer = scored.best, scored.pointer
     for item in range(forest.num_items):
         trees = oracle.derivations(item)
         expected = max((tree.weight for tree in trees), default=-np.inf)
@@ -130,7 +129,8 @@ def test_axiom_zero_arity_dead_root_and_k_zero() -> None:
 
 def test_dead_item_weight_kills_the_item() -> None:
     forest = forest_from_lists(1, [[(0,)], [(1,), (0,)]], [0.0, -np.inf, 0.0])
-    best, pointer = viterbi(*forest.arrays, forest.item_weights)
+    scored = viterbi(forest.arrays, forest.item_weights)
+    best, pointer = scored.best, scored.pointer
     assert best.tolist() == [0.0, -np.inf, 0.0]
     assert pointer.tolist() == [-1, -1, 2]
     assert best_trees(forest, 2, 9) == ([0.0], [(2,)])

@@ -45,7 +45,7 @@ def draw(
 ) -> list[tuple[int, ...]]:
     tables = alias_tables(forest.edge_offsets, probabilities)
     roots = np.full(n, root)
-    offsets, edges = sample(*forest.arrays, *tables, roots, seed)
+    offsets, edges = sample(forest.arrays, tables, roots, seed)
     assert offsets.dtype == edges.dtype == np.int64
     assert len(offsets) == n + 1
     assert offsets[0] == 0
@@ -204,7 +204,7 @@ def test_no_samples_axiom_roots_and_mixed_roots() -> None:
         ([1, 0], [0, 0, 0], []),
         ([3, 0, 2, 4, 3], [0, 2, 2, 3, 4, 6], [2, 0, 0, 3, 2, 0]),
     ):
-        got = sample(*forest.arrays, *tables, np.array(roots, np.int64), 5)
+        got = sample(forest.arrays, tables, np.array(roots, np.int64), 5)
         assert [a.tolist() for a in got] == [offsets, edges]
 
 
@@ -231,13 +231,13 @@ def test_exponential_trees_are_refused_before_memory_fills() -> None:
     forest = forest_from_lists(1, [[(0,)], *([(1 + i, 1 + i)] for i in range(60))], [0.0] * 62)
     tables = alias_tables(forest.edge_offsets, np.ones(61))
     with pytest.raises(ForestError, match="the 1 samples have more than 268435456 edges"):
-        sample(*forest.arrays, *tables, np.array([61]), 0)
+        sample(forest.arrays, tables, np.array([61]), 0)
     size = 2**6 - 1
     roots = np.full(1000, 6)
-    offsets, _ = sample(*forest.arrays, *tables, roots, 0, max_edges=1000 * size)
+    offsets, _ = sample(forest.arrays, tables, roots, 0, max_edges=1000 * size)
     assert (np.diff(offsets) == size).all()
     with pytest.raises(ForestError, match="the 1000 samples have more than 62999 edges"):
-        sample(*forest.arrays, *tables, roots, 0, max_edges=1000 * size - 1)
+        sample(forest.arrays, tables, roots, 0, max_edges=1000 * size - 1)
 
 
 def test_wrong_roots_and_seeds_are_refused() -> None:
@@ -245,9 +245,9 @@ def test_wrong_roots_and_seeds_are_refused() -> None:
     tables = alias_tables(forest.edge_offsets, np.ones(1))
     for root in (-1, 3):
         with pytest.raises(ArgumentError, match="roots must be items, 0 to 2"):
-            sample(*forest.arrays, *tables, np.array([root]), 0)
+            sample(forest.arrays, tables, np.array([root]), 0)
     for seed in (-1, 2**64):
         with pytest.raises(ArgumentError, match="seed must be in 0 to"):
-            sample(*forest.arrays, *tables, np.array([1]), seed)
+            sample(forest.arrays, tables, np.array([1]), seed)
     with pytest.raises(ForestError, match="no derivation of positive probability, below root 2"):
-        sample(*forest.arrays, *tables, np.array([1, 2]), 0)
+        sample(forest.arrays, tables, np.array([1, 2]), 0)

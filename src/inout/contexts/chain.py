@@ -291,13 +291,12 @@ class ContextChain(LabelSequence):
     def _k_best(self, k: int) -> tuple[Int[Tensor, "k b n"], Float[Tensor, "k b"]]:
         """O(b n (c s + k log k)); 0 where there are fewer."""
         lattice, weights = self._lattice, self._numpy_weights()
-        structure = lattice.arrays.structure
-        best = best_kernel.viterbi(*structure, weights)
+        best = best_kernel.viterbi(lattice.arrays.structure, weights)
         b, n, _, _ = self.size
         labels = np.zeros((k, b, n), np.int64)
         scores = np.full((k, b), -np.inf)
         for element, goal in enumerate(lattice.arrays.goals.tolist()):
-            own_scores, offsets, edges = best_kernel.kbest(*structure, weights, *best, goal, k)
+            own_scores, offsets, edges = best_kernel.kbest(best, goal, k)
             length = int(lattice.lengths[element])
             own = edges[offsets[:-1, None] + np.arange(length)]
             labels[: len(own), element, :length] = lattice.labels_of(own)
@@ -315,7 +314,7 @@ class ContextChain(LabelSequence):
         shares = op.edge_probabilities(arrays, torch.from_numpy(self._numpy_weights()), "cpu")
         tables = sampling_kernel.alias_tables(arrays.edge_offsets, shares.numpy())
         roots = np.tile(arrays.goals, count)
-        offsets, edges = sampling_kernel.sample(*arrays.structure, *tables, roots, seed)
+        offsets, edges = sampling_kernel.sample(arrays.structure, tables, roots, seed)
         for element, length in enumerate(self._lattice.lengths.tolist()):
             firsts = offsets[element : count * b : b, None]
             own = edges[firsts + np.arange(length)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,34 +13,26 @@ from torch import Tensor
 from inout.forest.derivation import Derivation, Derivations
 from inout.forest.expectations import as_item_values
 from inout.kernels.forest import kbest as kernel
+from inout.kernels.forest.cpu.kbest import ScoredForest
 
 if TYPE_CHECKING:
     from inout.forest.forest import Forest
 
 
-class Best(NamedTuple):
-    """The best derivation of every item under some weights: one pass that serves all goals."""
-
-    weights: NDArray[np.float64]  # [v]
-    values: NDArray[np.float64]  # [v]
-    edges: NDArray[np.int64]  # [v]
-
-
-def viterbi(forest: Forest, weights: NDArray[np.float64] | None = None) -> Best:
-    """The best derivations by log-weight, or by other weights of the items."""
+def viterbi(forest: Forest, weights: NDArray[np.float64] | None = None) -> ScoredForest:
+    """The best derivations by log-weight, or by other weights of the items, for all goals."""
     if weights is None:
         weights = forest.item_weights.detach().double().cpu().contiguous().numpy()
-    return Best(weights, *kernel.viterbi(*forest.arrays.structure, weights))
+    return kernel.viterbi(forest.arrays.structure, weights)
 
 
-def kbest(forest: Forest, goal: int, k: int, best: Best | None = None) -> Derivations:
+def kbest(forest: Forest, goal: int, k: int, best: ScoredForest | None = None) -> Derivations:
     """The k heaviest derivations of an item; `best` saves a pass where there are many goals."""
-    best = best or viterbi(forest)
-    log_weights, offsets, edges = kernel.kbest(*forest.arrays.structure, *best, goal, k)
+    log_weights, offsets, edges = kernel.kbest(best or viterbi(forest), goal, k)
     return Derivations(forest, goal, offsets, edges, log_weights)
 
 
-def argmax(forest: Forest, goal: int, best: Best) -> Derivation | None:
+def argmax(forest: Forest, goal: int, best: ScoredForest) -> Derivation | None:
     """The heaviest derivation of an item."""
     found = kbest(forest, goal, 1, best)
     return found[0] if len(found) else None
@@ -83,7 +75,7 @@ def _min_risk(forest: Forest, goals: Tensor, gain: Any | None) -> list[Derivatio
     best = viterbi(forest, scores)
     chosen = []
     for goal in goals.tolist():
-        _, offsets, edges = kernel.kbest(*forest.arrays.structure, *best, goal, 1)
+        _, offsets, edges = kernel.kbest(best, goal, 1)
         found = Derivations(forest, goal, offsets, edges)
         chosen.append(found[0] if len(found) else None)
     return chosen

@@ -165,7 +165,7 @@ def value_range(forest: Forest, values: Inexact[Tensor, " v"]) -> tuple[int, int
     ends = []
     for sign in (-1.0, 1.0):
         scores = torch.where(dead, -torch.inf, sign * values.detach()).cpu().contiguous()
-        best = decoding.viterbi(forest, scores.numpy()).values[forest.arrays.goals]
+        best = decoding.viterbi(forest, scores.numpy()).best[forest.arrays.goals]
         best = best[best > -math.inf]
         ends.append(round(float(best.max())) if len(best) else 0)
     return -ends[0], ends[1]

@@ -13,6 +13,7 @@ from inout._core.errors import ForestError
 from inout._core.randomness import random_seed
 from inout.forest.derivation import Derivations
 from inout.kernels.forest import op
+from inout.kernels.forest.cpu.sample import Tables
 from inout.kernels.forest.sample import alias_tables, sample
 
 if TYPE_CHECKING:
@@ -28,15 +29,14 @@ class LocalForest:
 
     forest: Forest
     probabilities: NDArray[np.float64]  # [e]
-    accept: NDArray[np.float64]  # [e]
-    alias: NDArray[np.int32]  # [e]
+    tables: Tables
 
     @staticmethod
     def of(forest: Forest) -> LocalForest:
         """The normalised forest: two passes over the edges."""
         weights = forest.item_weights.detach()
         shares = op.edge_probabilities(forest.arrays, weights, forest.tier).cpu().numpy()
-        return LocalForest(forest, shares, *alias_tables(forest.arrays.edge_offsets, shares))
+        return LocalForest(forest, shares, alias_tables(forest.arrays.edge_offsets, shares))
 
     def sample(self, goal: int, n: int, generator: torch.Generator | None = None) -> Derivations:
         """n independent derivations of the item `goal`; see `Forest.sample`."""
@@ -44,7 +44,7 @@ class LocalForest:
         if n and not self._derivable(goal):
             raise ForestError(f"{self.forest.labels[goal]} has no derivation to sample")
         roots = np.full(n, goal, dtype=np.int64)
-        offsets, edges = sample(*arrays.structure, self.accept, self.alias, roots, seed)
+        offsets, edges = sample(arrays.structure, self.tables, roots, seed)
         return Derivations(self.forest, goal, offsets, edges)
 
     def _derivable(self, goal: int) -> bool:

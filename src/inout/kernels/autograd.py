@@ -1,6 +1,7 @@
 """log Z as a torch function, for any number of potentials, differentiable to any order.
 
-A family gives its passes (log Z, gradient, Hessian times a direction) and a slow twin in plain
+Values of generating functions (complex, perhaps) are differentiated by the same functions. A family
+gives its passes (log Z, gradient, Hessian times a direction) and a slow twin in plain
 torch code, which third and higher derivatives use.
 """
 
@@ -21,7 +22,7 @@ class Passes(Protocol):
 
     @property
     def log_z(self) -> Tensor:
-        """log Z [b] in float64."""
+        """log Z [b] in float64; results are in the first potential's dtype unless complex."""
 
     def gradients(self, weights: Tensor) -> tuple[Tensor, ...]:
         """Gradient of weights [b] . log Z by each potential."""
@@ -41,7 +42,7 @@ class _LogPartition(torch.autograd.Function):
     def forward(ctx: Any, passes: Passes, twin: LogPartition, *potentials: Tensor) -> Tensor:
         ctx.passes, ctx.twin = passes, twin
         ctx.save_for_backward(*potentials)
-        return passes.log_z.to(potentials[0].dtype)
+        return _log_z(passes, potentials)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -70,7 +71,7 @@ class _Gradient(torch.autograd.Function):
         weights, *potentials = ctx.saved_tensors
         # One zero, expanded: passes can see that nothing depends on these marginals.
         directions = [
-            weights.new_zeros(()).expand(potential.shape) if gradient is None else gradient
+            potential.new_zeros(()).expand(potential.shape) if gradient is None else gradient
             for gradient, potential in zip(gradients, potentials, strict=True)
         ]
         results = _apply(_Tangent, ctx.passes, ctx.twin, weights, *potentials, *directions)
@@ -123,14 +124,22 @@ def tangents_by(
         log_z = twin(*own)
         log_z = torch.where(log_z == -torch.inf, 0.0, log_z)
         first = torch.autograd.grad(log_z, own, scales, create_graph=True, materialize_grads=True)
+        # What log Z does not depend on at all has a gradient without a graph.
+        used = [(x, u) for x, u in zip(first, directions, strict=True) if x.requires_grad]
+        outputs, along = zip(*used, strict=True)
         return torch.autograd.grad(
-            first, [*own, scales], directions, create_graph=graph, materialize_grads=True
+            outputs, [*own, scales], along, create_graph=graph, materialize_grads=True
         )
 
 
 def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
     """`function.apply`, which torch leaves untyped."""
     return function.apply(*arguments)  # type: ignore[no-untyped-call]
+
+
+def _log_z(passes: Passes, potentials: Sequence[Tensor]) -> Tensor:
+    log_z = passes.log_z
+    return log_z if log_z.is_complex() else log_z.to(potentials[0].dtype)
 
 
 def gradient_wanted(*potentials: Tensor) -> bool:
@@ -141,7 +150,7 @@ def gradient_wanted(*potentials: Tensor) -> bool:
 def differentiable_log_partition(passes: Passes, twin: LogPartition, *potentials: Tensor) -> Tensor:
     """log Z [b] of the potentials' passes, with a graph; `twin` is the slow log Z of potentials."""
     if not gradient_wanted(*potentials):
-        return passes.log_z.to(potentials[0].dtype)
+        return _log_z(passes, potentials)
     result: Tensor = _apply(_LogPartition, passes, twin, *potentials)
     return result
 

@@ -103,6 +103,29 @@ LATENT_MOST_KEPT = 1 << 22
 # Edges of a chart, which take about 3 GB.
 LATENT_MOST_EDGES = 1 << 27
 
+# Forests. A number is a mantissa and an exponent in steps of this many bits. Mantissas are within
+# half a step of 1; products of them go on to two steps, and one more factor is still in range of
+# float64, which has four.
+FOREST_BITS = 256
+# Edges of the derivations that are written out as trees at a time (2 GiB), and partial derivations
+# that a search keeps: a few derivations of a small forest may be larger than any memory. A search
+# of SMALL_SEARCH partial derivations (44 MiB) is small, however few edges are allowed.
+FOREST_MAX_EDGES, FOREST_SMALL_SEARCH = 2**28, 2**20
+# A thread is worth starting for this many samples.
+FOREST_SAMPLES_PER_THREAD = 256
+# Of their generating functions: means are kept as multiples of the largest value divided by GRID,
+# plus a small rest. Half of the digits each: sums of multiples are exact. Differences between means
+# this far below a multiple are what rounding left of zero.
+FOREST_GRID, FOREST_NOTHING = 2.0**26, 2.0**-44
+# Values at points need no centres while they stay within exp(+-REACH): exp(709) is the largest.
+FOREST_REACH = 300.0
+# Numbers in the rows of one pass (1 GiB); more points than fit go in several passes.
+FOREST_NUMBERS = 2**27
+
+# Products in compiled loops. OpenBLAS does those of at most this many multiplications in the thread
+# that calls it; ROWS of a piece where pieces are cut in both directions.
+PRODUCT_MULTIPLICATIONS, PRODUCT_ROWS = 2**18, 32
+
 # Generating functions. Numbers of lanes, and of conditional probabilities, made at a time (32 and
 # 512 MiB): enough for the operations to be efficient.
 LANES_AT_A_TIME = 2**22

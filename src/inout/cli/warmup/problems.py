@@ -81,11 +81,11 @@ def _derivations() -> None:
     """The k best of an item with two edges, without grounding, which `_solve` compiles."""
     import numpy as np
 
+    from inout.kernels.forest.arrays import Structure
     from inout.kernels.forest.kbest import kbest, viterbi
 
     offsets = np.array([0, 0, 2]), np.array([0, 1, 2])
-    arrays = 1, *offsets, np.zeros(2, np.int32), np.zeros(2)
-    kbest(*arrays, *viterbi(*arrays), root=1, k=2)
+    kbest(viterbi(Structure(1, *offsets, np.zeros(2, np.int32)), np.zeros(2)), root=1, k=2)
 
 
 def _forest_samples() -> None:

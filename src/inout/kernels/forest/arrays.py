@@ -1,12 +1,22 @@
-"""`ForestArrays`: the immutable arrays of an acyclic hypergraph in topological order."""
+"""`ForestArrays`: an acyclic hypergraph in topological order; and what kernels read of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+class Structure(NamedTuple):
+    """What every CPU kernel reads of `ForestArrays`."""
+
+    num_axioms: int
+    edge_offsets: NDArray[np.int64]  # [v+1]
+    tail_offsets: NDArray[np.int64]  # [e+1]
+    tails: NDArray[np.int32]  # [t]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,11 +46,9 @@ class ForestArrays:
         return len(self.tail_offsets) - 1
 
     @property
-    def structure(
-        self,
-    ) -> tuple[int, NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
-        """The leading arguments of every CPU kernel."""
-        return self.num_axioms, self.edge_offsets, self.tail_offsets, self.tails
+    def structure(self) -> Structure:
+        """The first argument of every CPU kernel."""
+        return Structure(self.num_axioms, self.edge_offsets, self.tail_offsets, self.tails)
 
     @cached_property
     def heads(self) -> NDArray[np.int32]:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float64, Int32, Int64
+from jaxtyping import Float64, Int64
 
 from inout._core.errors import ArgumentError, ForestError, Remedy
+from inout.kernels.forest.arrays import Structure
 from inout.kernels.forest.cpu import kbest as compiled
 from inout.kernels.forest.cpu.kbest import Items, ScoredForest, Trees
+from inout.kernels.limits import FOREST_MAX_EDGES, FOREST_SMALL_SEARCH
 from inout.kernels.math.cpu.heap import FIRST, ITEM_COLUMNS, MOST_NODES, NEXT, Nodes, new_nodes
-
-MAX_EDGES = 2**28
-
-# A search of this size is small whatever the limit.
-SMALL_SEARCH = 2**20
 
 _Ints = Int64[np.ndarray, "_"]
 
@@ -32,7 +29,7 @@ def _find_nodes(forest: ScoredForest, root: int, k: int, max_edges: int) -> tupl
         np.empty(num_edges, np.float64),
         np.empty(num_edges, np.int64),
     )
-    max_nodes = min(max(max_edges, SMALL_SEARCH), int(MOST_NODES))
+    max_nodes = min(max(max_edges, FOREST_SMALL_SEARCH), int(MOST_NODES))
     found, nodes = compiled.search(forest, root, k, max_nodes, items)
     if found == 0:
         raise ForestError(
@@ -68,19 +65,13 @@ def _write_trees(
     return offsets, edges
 
 
-def viterbi(
-    num_axioms: int,
-    edge_offsets: Int64[np.ndarray, " v_plus_1"],
-    tail_offsets: Int64[np.ndarray, " e_plus_1"],
-    tails: Int32[np.ndarray, " t"],
-    item_weights: Float64[np.ndarray, " v"],
-) -> tuple[Float64[np.ndarray, " v"], Int64[np.ndarray, " v"]]:
-    """Weight of the best derivation of every item [v], and the edge at its top [v].
+def viterbi(forest: Structure, item_weights: Float64[np.ndarray, " v"]) -> ScoredForest:
+    """The forest with the weight `best` [v] of each item's best derivation, and its top edge [v].
 
         best[i] = item_weights[i] + max over edges j of i of the sum of best[tails of j]
 
-    Of equally good edges the one with the smallest id is taken. The edge is -1 for axioms and for
-    items without a derivation of weight above -inf.
+    Of equally good edges the one with the smallest number is taken. `pointer` is -1 for axioms and
+    for items without a derivation of weight above -inf.
 
     Cost: O(edges + tails) time, O(items) memory.
 
@@ -88,39 +79,27 @@ def viterbi(
 
     >>> import numpy as np
     >>> edge_offsets, tail_offsets = np.array([0, 0, 0, 2]), np.array([0, 2, 3])
-    >>> tails = np.array([0, 1, 1], np.int32)
-    >>> best, pointer = viterbi(2, edge_offsets, tail_offsets, tails, np.array([-1.0, -2.0, 0.0]))
-    >>> best.tolist(), pointer.tolist()
+    >>> forest = Structure(2, edge_offsets, tail_offsets, np.array([0, 1, 1], np.int32))
+    >>> scored = viterbi(forest, np.array([-1.0, -2.0, 0.0]))
+    >>> scored.best.tolist(), scored.pointer.tolist()
     ([-1.0, -2.0, -2.0], [-1, -1, 1])
     """
-    best = np.empty(len(item_weights), np.float64)
-    pointer = np.empty(len(item_weights), np.int64)
-    forest = ScoredForest(
-        num_axioms, edge_offsets, tail_offsets, tails, item_weights, best, pointer
-    )
-    compiled.viterbi(forest)
-    return best, pointer
+    size = len(item_weights)
+    scored = ScoredForest(*forest, item_weights, np.empty(size), np.empty(size, np.int64))
+    compiled.viterbi(scored)
+    return scored
 
 
 def kbest(
-    num_axioms: int,
-    edge_offsets: Int64[np.ndarray, " v_plus_1"],
-    tail_offsets: Int64[np.ndarray, " e_plus_1"],
-    tails: Int32[np.ndarray, " t"],
-    item_weights: Float64[np.ndarray, " v"],
-    best: Float64[np.ndarray, " v"],
-    pointer: Int64[np.ndarray, " v"],
-    root: int,
-    k: int,
-    max_edges: int = MAX_EDGES,
+    forest: ScoredForest, root: int, k: int, max_edges: int = FOREST_MAX_EDGES
 ) -> tuple[Float64[np.ndarray, " m"], Int64[np.ndarray, " m+1"], Int64[np.ndarray, " edges"]]:
     """Log-weights [m], offsets [m+1] and edges in preorder of the m <= k best derivations of root.
 
-    `best` and `pointer` come from `viterbi` with the same `item_weights`. Derivations of weight
-    -inf do not count; m is k unless there are fewer. Heavier ones come first; equal ones come by
-    edge id at the top, then by the ranks of the children from left to right (`cpu/kbest.py`). That
-    order does not depend on k: the k best are a prefix of the k+1 best.
-    A `ForestError` says so when the trees together have more than `max_edges` edges: an item used
+    `forest` comes from `viterbi`. Derivations of weight -inf do not count; m is k unless there are
+    fewer. Heavier ones come first; equal ones are ordered by the edge at the top, then by the ranks
+    of the children from left to right (`math/cpu/heap.py`). This order does not depend on k: the k
+    best are a prefix of the k+1 best.
+    Raises a `ForestError` when the trees together have more than `max_edges` edges: an item used
     twice by one edge, 60 times over, is a tree of 2^60 edges. The same limit holds for the partial
     derivations that the search keeps, 44 bytes each: k of them for every level of a deep forest.
 
@@ -132,25 +111,21 @@ def kbest(
 
     >>> import numpy as np
     >>> edge_offsets, tail_offsets = np.array([0, 0, 0, 2]), np.array([0, 2, 3])
-    >>> forest = 2, edge_offsets, tail_offsets, np.array([0, 1, 1], np.int32)
-    >>> item_weights = np.array([-1.0, -2.0, 0.0])
-    >>> best, pointer = viterbi(*forest, item_weights)
-    >>> log_weights, offsets, edges = kbest(*forest, item_weights, best, pointer, root=2, k=5)
+    >>> forest = Structure(2, edge_offsets, tail_offsets, np.array([0, 1, 1], np.int32))
+    >>> scored = viterbi(forest, np.array([-1.0, -2.0, 0.0]))
+    >>> log_weights, offsets, edges = kbest(scored, root=2, k=5)
     >>> log_weights.tolist(), offsets.tolist(), edges.tolist()
     ([-2.0, -3.0], [0, 1, 2], [1, 0])
     """
-    if not 0 <= root < len(item_weights):
-        raise ArgumentError("root", f"must be an item, 0 to {len(item_weights) - 1}. Got {root}")
+    best = forest.best
+    if not 0 <= root < len(best):
+        raise ArgumentError("root", f"must be an item, 0 to {len(best) - 1}. Got {root}")
     if k < 0:
         raise ArgumentError("k", f"must be 0 or more. Got {k}")
-    if root < num_axioms or k == 0 or best[root] == -np.inf:
+    if root < forest.num_axioms or k == 0 or best[root] == -np.inf:
         m = 0 if k == 0 or best[root] == -np.inf else 1
         return best[root : root + m].copy(), np.zeros(m + 1, np.int64), np.zeros(0, np.int64)
-    forest = ScoredForest(
-        num_axioms, edge_offsets, tail_offsets, tails, item_weights, best, pointer
-    )
     root_nodes, nodes = _find_nodes(forest, root, k, max_edges)
     log_weights = nodes.weights[root_nodes]
     log_weights[0] = best[root]
-    offsets, edges = _write_trees(forest, root, root_nodes, nodes, max_edges)
-    return log_weights, offsets, edges
+    return log_weights, *_write_trees(forest, root, root_nodes, nodes, max_edges)

@@ -30,7 +30,7 @@ class _Passes:
 
     def prepare(self) -> None:
         self.mantissas, self.exponents, self.shares = (
-            torch.from_numpy(x) for x in scaled.inside(*self.arrays.structure, self.weights.numpy())
+            torch.from_numpy(x) for x in scaled.inside(self.arrays.structure, self.weights.numpy())
         )
 
     @property
@@ -40,12 +40,12 @@ class _Passes:
 
     def counts(self, seeds: Tensor) -> Tensor:
         values = self.mantissas.numpy(), self.shares.numpy()
-        return torch.from_numpy(scaled.outside(*self.arrays.structure, *values, seeds.numpy()))
+        return torch.from_numpy(scaled.outside(self.arrays.structure, *values, seeds.numpy()))
 
     def dots(self, seeds: Tensor, direction: Tensor) -> tuple[Tensor, Tensor]:
         values = self.mantissas.numpy(), self.shares.numpy()
         log_dots, count_dots = scaled.tangent(
-            *self.arrays.structure, *values, seeds.numpy(), direction.numpy()
+            self.arrays.structure, *values, seeds.numpy(), direction.numpy()
         )
         return torch.from_numpy(log_dots), torch.from_numpy(count_dots)
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TypeVar
 
 import torch
-from jaxtyping import Float, Inexact, Int
+from jaxtyping import Float, Inexact
 from torch import Tensor
 
 from inout.kernels.forest import by_level
 from inout.kernels.forest.arrays import ForestArrays
-from inout.kernels.forest.levels import levels_of
 from inout.semirings import Log, Semiring
 from inout.series import Lanes
 
@@ -30,7 +29,7 @@ def reference_inside(
     operations in as many vectorised steps as the forest has levels.
     """
     values = leaves
-    for level in levels_of(arrays, device or torch.device("cpu")):
+    for level in by_level.levels_of(arrays, device or torch.device("cpu")):
         size = level.last - level.first
         total = semiring.zero(size)
         for group in level.groups:
@@ -54,14 +53,9 @@ def reference_log_inside(arrays: ForestArrays, weights: Float[Tensor, " v"]) -> 
 
 
 def reference_generating_function(
-    arrays: ForestArrays,
-    lanes: Lanes,
-    weights: Float[Tensor, " v"],
-    values: Inexact[Tensor, "k v"],
-    goals: Int[Tensor, " g"],
-    shift: float = 0.0,
-) -> tuple[Inexact[Tensor, "l g"], Inexact[Tensor, "k g"]]:
-    """What `op.generating_function` returns, as code that autograd records.
+    arrays: ForestArrays, lanes: Lanes, weights: Tensor, values: Tensor, goals: Tensor, shift: float
+) -> tuple[Tensor, Tensor]:
+    """What `generating.generating_function` returns, as code that autograd records.
 
     x[h] = exp(change of the log-weight) * exp(z . change of the value)
     * sum over edges of share * exp(z . (mean of the edge - mean of h)) * product of x[tails]
@@ -77,7 +71,7 @@ def reference_generating_function(
     means = _means(arrays, shares, constants, shift)
     own = lanes.exponential(values - constants) * growth
     x = own[:, : arrays.num_axioms]
-    for level in levels_of(arrays, fixed.device):
+    for level in by_level.levels_of(arrays, fixed.device):
         total = own.new_zeros(lanes.size, level.last - level.first)
         for group in level.groups:
             heads = group.heads + level.first
@@ -100,7 +94,7 @@ def _means(
     means = values.clone()
     numbers = torch.arange(values.numel(), dtype=torch.float64, device=values.device)
     pattern = shift * torch.cos(1.0 + 7.0 * numbers).reshape(values.shape)
-    for level in levels_of(arrays, values.device):
+    for level in by_level.levels_of(arrays, values.device):
         for group in level.groups:
             below = shares[group.edges] * means[:, group.tails].sum(-1)
             means.index_add_(1, group.heads + level.first, below)

@@ -5,20 +5,18 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from jaxtyping import Float64, Int32, Int64
+from jaxtyping import Float64, Int64
 
 from inout._core.errors import ArgumentError, ForestError, Remedy
+from inout.kernels.forest.arrays import Structure
 from inout.kernels.forest.cpu import sample as compiled
-
-MAX_EDGES = 2**28
-
-# A thread is worth starting for this many samples.
-SAMPLES_PER_THREAD = 256
+from inout.kernels.forest.cpu.sample import Tables
+from inout.kernels.limits import FOREST_MAX_EDGES, FOREST_SAMPLES_PER_THREAD
 
 
 def alias_tables(
     edge_offsets: Int64[np.ndarray, " v_plus_1"], edge_probabilities: Float64[np.ndarray, " e"]
-) -> tuple[Float64[np.ndarray, " e"], Int32[np.ndarray, " e"]]:
+) -> Tables:
     """Acceptance probability and alias edge of every edge [e], to draw an edge of an item by.
 
     To draw from an item with n edges, take one of them uniformly, keep it with its acceptance
@@ -38,22 +36,18 @@ def alias_tables(
         raise ForestError(
             f"alias tables are for less than 2^31 edges. Got {len(edge_probabilities)}"
         )
-    accept = np.empty(len(edge_probabilities), np.float64)
-    alias = np.empty(len(edge_probabilities), np.int32)
-    compiled.alias_tables(edge_offsets, edge_probabilities, accept, alias)
-    return accept, alias
+    size = len(edge_probabilities)
+    tables = Tables(np.empty(size, np.float64), np.empty(size, np.int32))
+    compiled.alias_tables(edge_offsets, edge_probabilities, tables)
+    return tables
 
 
 def sample(
-    num_axioms: int,
-    edge_offsets: Int64[np.ndarray, " v_plus_1"],
-    tail_offsets: Int64[np.ndarray, " e_plus_1"],
-    tails: Int32[np.ndarray, " t"],
-    accept: Float64[np.ndarray, " e"],
-    alias: Int32[np.ndarray, " e"],
+    forest: Structure,
+    tables: Tables,
     roots: Int64[np.ndarray, " n"],
     seed: int | np.uint64,
-    max_edges: int = MAX_EDGES,
+    max_edges: int = FOREST_MAX_EDGES,
 ) -> tuple[Int64[np.ndarray, " n+1"], Int64[np.ndarray, " edges"]]:
     """Offsets [n+1] and edges in preorder of one random derivation below each of the n roots.
 
@@ -66,25 +60,19 @@ def sample(
 
     >>> import numpy as np
     >>> edge_offsets, tail_offsets = np.array([0, 0, 2]), np.array([0, 1, 1])
-    >>> accept, alias = alias_tables(edge_offsets, np.array([1.0, 0.0]))
-    >>> tails, roots = np.array([0], np.int32), np.array([1, 0, 1])
-    >>> offsets, edges = sample(1, edge_offsets, tail_offsets, tails, accept, alias, roots, seed=7)
+    >>> forest = Structure(1, edge_offsets, tail_offsets, np.array([0], np.int32))
+    >>> tables = alias_tables(edge_offsets, np.array([1.0, 0.0]))
+    >>> offsets, edges = sample(forest, tables, np.array([1, 0, 1]), seed=7)
     >>> offsets.tolist(), edges.tolist()
     ([0, 1, 1, 2], [0, 0])
     """
-    n = len(roots)
-    if n > 0 and not (roots.min() >= 0 and roots.max() < len(edge_offsets) - 1):
-        raise ArgumentError("roots", f"must be items, 0 to {len(edge_offsets) - 2}. Got {roots}")
+    n, num_items = len(roots), len(forest.edge_offsets) - 1
+    if n > 0 and not (roots.min() >= 0 and roots.max() < num_items):
+        raise ArgumentError("roots", f"must be items, 0 to {num_items - 1}. Got {roots}")
     if not 0 <= seed < 2**64:
         raise ArgumentError("seed", f"must be in 0 to 2^64 - 1. Got {seed}")
-    given = (
-        num_axioms,
-        (edge_offsets, tail_offsets, tails),
-        (accept, alias),
-        roots,
-        np.uint64(seed),
-    )
-    threads = max(1, min(compiled.NUM_THREADS, n // SAMPLES_PER_THREAD))
+    given = forest, tables, roots, np.uint64(seed)
+    threads = max(1, min(compiled.NUM_THREADS, n // FOREST_SAMPLES_PER_THREAD))
     bounds = [n * i // threads for i in range(threads + 1)]
     offsets = np.zeros(n + 1, np.int64)
 

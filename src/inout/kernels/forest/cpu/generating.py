@@ -12,21 +12,54 @@ check for indices from the end and lets loops over lanes become vector instructi
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled, inner
+from inout.kernels.limits import FOREST_NOTHING
 
 # What lets the compiler fuse a multiplication and an addition.
 FUSED = {"contract"}
 SUMMED = {"contract", "reassoc"}  # in any order, too
-# Differences this far below the grid are what rounding left of zero.
-NOTHING = 2.0**-44
+# Rows behind those of the items: the function 1 and three products.
+ROOM = 4
+
+
+class Arithmetic(NamedTuple):
+    """Lanes as the passes want them."""
+
+    # Products of power series in runs (i, first, target, count): lane i of a factor meets lanes
+    # first, first + 1, ... of the other and gives lanes target, target + 1, ... of the product.
+    runs: NDArray[np.uint64]  # [m 4]
+    back: NDArray[np.uint64]  # [m 4], adjoints: the product's lanes give those of the other factor
+    shape: NDArray[np.int64]  # [k], of truncated series
+    inverses: NDArray[np.float64]  # [n]: 1, 1/2, 1/3, ...
+    points: NDArray[Any]  # [k l]
+    pointwise: bool
+    size: np.uint64  # l
+
+
+class Exponents(NamedTuple):
+    """What the passes put into exp(z . F), of edges and of items, and how edges are weighted."""
+
+    shares: NDArray[np.float64]  # [e]
+    moves: NDArray[np.bool_]  # [e], whether a difference is not 0
+    differences: NDArray[Any]  # [e k]
+    has_own: NDArray[np.bool_]  # [v], whether an item has values of its own
+    own: NDArray[Any]  # [v k], which multiply its row
+
+
+class Derivative(NamedTuple):
+    """z_k x of functions x: lane j goes into lane steps[k, j], times factors[k, j]."""
+
+    steps: NDArray[np.uint64]  # [k l]
+    factors: NDArray[Any]  # [k l]
 
 
 @compiled(error_model="numpy")
-def means(
-    num_axioms, edge_offsets, tail_offsets, tails, mantissas, shares, values, grids, shift
-):  # fmt: skip
+def means(forest, mantissas, shares, values, grids, shift):
     """(high [v q], low [v q], differences [e q], moves [e], plain [v]) of values [v q].
 
     The mean of F below an item is high + low, where `high` is a multiple of `grids` [q]: sums and
@@ -35,6 +68,7 @@ def means(
 
     `shift` moves the means of items that are not plain by an irregular pattern.
     """
+    num_axioms, edge_offsets, tail_offsets, tails = forest
     num_items, size = values.shape
     num_edges = tail_offsets.shape[0] - 1
     high, low = np.zeros((num_items, size)), np.zeros((num_items, size))
@@ -61,7 +95,7 @@ def means(
                 if is_first:
                     pivot_high[k], pivot_low[k] = sum_high, sum_low
                 difference = (sum_high - pivot_high[k]) + (sum_low - pivot_low[k])
-                if abs(difference) <= NOTHING * grids[k]:
+                if abs(difference) <= FOREST_NOTHING * grids[k]:
                     difference = 0.0
                 else:
                     plain[h] = False
@@ -86,8 +120,9 @@ def means(
 
 
 @compiled(error_model="numpy")
-def without_values(num_axioms, edge_offsets, tail_offsets, tails, shares, empty):
+def without_values(forest, shares, empty):
     """Whether no item of any derivation of an item has a value [v]; `empty` [v]: of the item."""
+    num_axioms, edge_offsets, tail_offsets, tails = forest
     result = empty.copy()
     for h in range(num_axioms, empty.shape[0]):
         for e in range(edge_offsets[h], edge_offsets[h + 1]):
@@ -99,7 +134,7 @@ def without_values(num_axioms, edge_offsets, tail_offsets, tails, shares, empty)
 
 @inner(error_model="numpy", fastmath=FUSED)
 def exponential(values, i, shape, inverses, points, pointwise, out, to):
-    """out[to:] = exp(z . values[i]); inverses [n] are 1, 1/2, 1/3, ..."""
+    """out[to:] = exp(z . values[i])."""
     if pointwise:
         for j in range(points.shape[1]):
             exponent = points[0, j] * values[i, 0]
@@ -135,37 +170,22 @@ def add_scaled(scale, a, at, size, out, to):
 
 
 @inner(error_model="numpy", fastmath=FUSED)
-def add_product(scale, a, b, size, runs, pointwise, x, to):
-    """x[to:] += scale * x[a:] * x[b:]; runs (i, first, last): a's lane i meets b's first..last."""
+def add_product(scale, x, a, out, b, to, size, runs, pointwise):
+    """out[to:] += scale * x[a:] * out[b:]; for power series, `runs` are those of `Arithmetic`."""
     if pointwise:
         for j in range(size):
-            x[to + j] += scale * x[a + j] * x[b + j]
+            out[to + j] += scale * x[a + j] * out[b + j]
         return
     for r in range(runs.shape[0]):
-        i = runs[r, 0]
-        factor = scale * x[a + i]
+        factor = scale * x[a + runs[r, 0]]
         if factor != 0.0:
-            for j in range(runs[r, 1], runs[r, 2]):
-                x[to + i + j] += factor * x[b + j]
-
-
-@inner(error_model="numpy", fastmath=FUSED)
-def add_adjoint(scale, x, b, size, runs, pointwise, adjoints, g, to):
-    """adjoints[to:] += scale * the adjoint of the factor beside x[b:], of a product's at g."""
-    if pointwise:
-        for j in range(size):
-            adjoints[to + j] += scale * adjoints[g + j] * x[b + j]
-        return
-    for r in range(runs.shape[0]):
-        i = runs[r, 0]
-        factor = scale * x[b + i]
-        if factor != 0.0:
-            for j in range(runs[r, 1], runs[r, 2]):
-                adjoints[to + j] += factor * adjoints[g + i + j]
+            source, target = b + runs[r, 1], to + runs[r, 2]
+            for j in range(runs[r, 3]):
+                out[target + j] += factor * out[source + j]
 
 
 @inner(error_model="numpy", fastmath=SUMMED)
-def add_dots(scale, adjoints, g, x, a, size, steps, factors, out):
+def add_dots(scale, adjoints, g, x, a, steps, factors, size, out):
     """out[0] += scale * adjoints[g:] . x[a:], and out[1 + k] the same with z_k x."""
     total = out[0]
     for j in range(size):
@@ -179,15 +199,14 @@ def add_dots(scale, adjoints, g, x, a, size, steps, factors, out):
 
 
 @compiled(error_model="numpy")
-def forward(
-    num_axioms, edge_offsets, tail_offsets, tails, shares, rows, moves, differences, own, has_own,
-    runs, shape, inverses, points, pointwise, size, one, x,
-):  # fmt: skip
+def forward(forest, exponents, lanes, rows, x, one):
     """Fills the rows x of the items that have one (`rows` [v], -1: none).
 
-    Besides the edges' `differences`, items may have values of their own, which multiply their row.
     At x[one:] stands the function 1, and behind it is room for three more.
     """
+    num_axioms, edge_offsets, tail_offsets, tails = forest
+    shares, moves, differences, has_own, own = exponents
+    runs, _, shape, inverses, points, pointwise, size = lanes
     power, spare, other = one + size, one + size + size, one + size + size + size
     for h in range(rows.shape[0]):
         if rows[h] < 0:
@@ -210,7 +229,7 @@ def forward(
                     continue
                 if waiting == 2:
                     fill(0.0, size, x, spare)
-                    add_product(1.0, a, b, size, runs, pointwise, x, spare)
+                    add_product(1.0, x, a, x, b, spare, size, runs, pointwise)
                     a, waiting = spare, 1
                     spare, other = other, spare
                 if waiting == 0:
@@ -221,43 +240,40 @@ def forward(
             if waiting < 2:
                 add_scaled(shares[e], x, a, size, x, to)
             else:
-                add_product(shares[e], a, b, size, runs, pointwise, x, to)
+                add_product(shares[e], x, a, x, b, to, size, runs, pointwise)
         if has_own[h]:
             exponential(own, h, shape, inverses, points, pointwise, x, power)
             fill(0.0, size, x, spare)
-            add_product(1.0, power, to, size, runs, pointwise, x, spare)
+            add_product(1.0, x, power, x, to, spare, size, runs, pointwise)
             fill(0.0, size, x, to)
             add_scaled(1.0, x, spare, size, x, to)
 
 
 @inner(error_model="numpy")
-def share_among_tails(
-    x, found, number, prefixes, size, runs, pointwise, adjoints, first, second
-):  # fmt: skip
+def share_among_tails(x, found, number, prefixes, lanes, adjoints, first, second):
     """Adds to the adjoints at found[1:number] from that of the product of all, at `first`.
 
     Returns where the adjoint of found[0] stands then, and the other place. Behind x[prefixes:],
     the i-th row is the product of the first i + 1 factors.
     """
+    runs, back, pointwise, size = lanes.runs, lanes.back, lanes.pointwise, lanes.size
     for i in range(1, number - 1):
         left = prefixes + np.uint64(i - 1) * size if i > 1 else found[0]
         to = prefixes + np.uint64(i) * size
         fill(0.0, size, x, to)
-        add_product(1.0, left, found[i], size, runs, pointwise, x, to)
+        add_product(1.0, x, left, x, found[i], to, size, runs, pointwise)
     for i in range(number - 1, 0, -1):
         left = prefixes + np.uint64(i - 1) * size if i > 1 else found[0]
-        add_adjoint(1.0, x, left, size, runs, pointwise, adjoints, first, found[i])
+        add_product(1.0, x, left, adjoints, first, found[i], size, back, pointwise)
         fill(0.0, size, adjoints, second)
-        add_adjoint(1.0, x, found[i], size, runs, pointwise, adjoints, first, second)
+        add_product(1.0, x, found[i], adjoints, first, second, size, back, pointwise)
         first, second = second, first
     return first, second
 
 
 @compiled(error_model="numpy")
 def backward(
-    num_axioms, edge_offsets, tail_offsets, tails, shares, rows, moves, differences, own, has_own,
-    runs, shape, inverses, points, pointwise, size, one, x,
-    steps, factors, adjoints, first, counts, reached, found, prefixes,
+    forest, exponents, lanes, rows, x, one, derivative, adjoints, counts, reached, found
 ):  # fmt: skip
     """Adds to counts [v 1+k] those of all items, given what the roots have, and their adjoints.
 
@@ -265,11 +281,16 @@ def backward(
     value. Both are sums over the edges that use the item of numbers that belong to the edge, so
     only items with a row need `adjoints`. `reached`: which items have any; the roots at first.
 
-    Room: adjoints[first:] for two rows, x[prefixes:] for a row and found [2 n] for a number for
-    each tail of an edge and two more.
+    Room: two rows at the end of the adjoints; behind the rows of `forward` in x, a row for each
+    tail of an edge; found [2 n], a number for each tail and two more.
     """
-    power, own_power = one + size, one + size + size
-    second = first + size
+    num_axioms, edge_offsets, tail_offsets, tails = forest
+    shares, moves, differences, has_own, own = exponents
+    _, back, shape, inverses, points, pointwise, size = lanes
+    power, own_power, prefixes = one + size, one + size + size, one + np.uint64(ROOM) * size
+    steps, factors = derivative
+    second = np.uint64(adjoints.shape[0]) - size
+    first = second - size
     dots = np.zeros(counts.shape[1], x.dtype)
     for h in range(rows.shape[0] - 1, num_axioms - 1, -1):
         if not reached[h]:
@@ -305,22 +326,22 @@ def backward(
                     number += 1
             if has_row and number == 0 and fixed < 2:
                 factor = found[0, 0] if fixed == 1 else one
-                add_dots(shares[e], adjoints, here, x, factor, size, steps, factors, dots)
+                add_dots(shares[e], adjoints, here, x, factor, steps, factors, size, dots)
             elif has_row:
                 fill(0.0, size, adjoints, first)
                 add_scaled(shares[e], adjoints, here, size, adjoints, first)
                 for i in range(fixed):
                     fill(0.0, size, adjoints, second)
-                    add_adjoint(1.0, x, found[0, i], size, runs, pointwise, adjoints, first, second)
+                    add_product(1.0, x, found[0, i], adjoints, first, second, size, back, pointwise)
                     first, second = second, first
                 first, second = share_among_tails(
-                    x, found[1], number, prefixes, size, runs, pointwise, adjoints, first, second
-                )  # fmt: skip
+                    x, found[1], number, prefixes, lanes, adjoints, first, second
+                )
                 factor = one
                 if number > 0:
                     factor = found[1, 0]
                     add_scaled(1.0, adjoints, first, size, adjoints, factor)
-                add_dots(1.0, adjoints, first, x, factor, size, steps, factors, dots)
+                add_dots(1.0, adjoints, first, x, factor, steps, factors, size, dots)
             for t in range(tail_offsets[e], tail_offsets[e + 1]):
                 for k in range(dots.shape[0]):
                     counts[tails[t], k] += dots[k]

@@ -8,8 +8,11 @@ on the number of threads. The kernels release the interpreter lock, and threads 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import config
+from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled
 from inout.kernels.math.cpu.draws import GAMMA, mix, next_uniform, substream
@@ -22,9 +25,17 @@ TOO_LARGE = -1
 IMPOSSIBLE = -2
 
 
+class Tables(NamedTuple):
+    """How to draw an edge of an item: take one at random, keep it or else take its alias."""
+
+    accept: NDArray[np.float64]  # [e], the probability with which an edge is kept
+    alias: NDArray[np.int32]  # [e]
+
+
 @compiled
-def alias_tables(edge_offsets, probabilities, accept, alias):
-    """Fill accept [e] and alias [e] by the method of Vose, item by item."""
+def alias_tables(edge_offsets, probabilities, tables):
+    """Fills the tables by the method of Vose, item by item."""
+    accept, alias = tables
     widest = 0
     for item in range(len(edge_offsets) - 1):
         widest = max(widest, edge_offsets[item + 1] - edge_offsets[item])
@@ -75,9 +86,9 @@ def alias_tables(edge_offsets, probabilities, accept, alias):
 
 
 @compiled
-def sample_range(num_axioms, forest, tables, roots, seed, first, last, limit, offsets, edges, fill):
+def sample_range(forest, tables, roots, seed, first, last, limit, offsets, edges, fill):
     """Sizes of the samples first .. last-1 in `offsets`, or (fill) their edges in `edges`."""
-    edge_offsets, tail_offsets, tails = forest
+    num_axioms, edge_offsets, tail_offsets, tails = forest
     accept, alias = tables
     stack = np.empty(64, np.int64)
     key = mix(seed + GAMMA)

@@ -17,15 +17,16 @@ import math
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
+from inout.kernels.limits import FOREST_BITS
 
-STEP = 256 * math.log(2.0)
+STEP = FOREST_BITS * math.log(2.0)
 # STEP in two parts, the first with 20 spare bits, so that x * STEP_HIGH is exact.
 STEP_HIGH = math.floor(STEP * 2.0**24) / 2.0**24
-STEP_LOW = (STEP - STEP_HIGH) + 256 * 2.3190468138462996e-17  # ln 2 minus its float64
-UP, DOWN = 2.0**256, 2.0**-256
-HIGH, LOW = 2.0**128, 2.0**-128
+STEP_LOW = (STEP - STEP_HIGH) + FOREST_BITS * 2.3190468138462996e-17  # ln 2 minus its float64
+UP, DOWN = 2.0**FOREST_BITS, 2.0**-FOREST_BITS
+HIGH, LOW = 2.0 ** (FOREST_BITS // 2), 2.0 ** -(FOREST_BITS // 2)
 # A running product is brought back before it leaves these; one more factor still fits.
-PRODUCT_HIGH, PRODUCT_LOW = 2.0**512, 2.0**-512
+PRODUCT_HIGH, PRODUCT_LOW = UP * UP, DOWN * DOWN
 # Columns of the items in `tangent`, side by side so that a tail costs one cache miss.
 LOG_DOT, COUNT, COUNT_DOT = 0, 1, 2
 
@@ -102,11 +103,12 @@ def ordinary(m, x):
 
 
 @compiled(error_model="numpy")
-def inside(num_axioms, edge_offsets, tail_offsets, tails, weights):
+def inside(forest, weights):
     """(mantissas [v], exponents [v], shares [e]): values of all items, shares of all edges.
 
     `weights` [v] are the items' own log-weights. Shares are 0 below a head of value 0.
     """
+    num_axioms, edge_offsets, tail_offsets, tails = forest
     num_items = edge_offsets.shape[0] - 1
     mantissas, exponents = np.empty(num_items), np.empty(num_items)
     shares = np.empty(tail_offsets.shape[0] - 1)
@@ -156,8 +158,9 @@ def log_values(mantissas, exponents):
 
 
 @compiled(error_model="numpy")
-def outside(num_axioms, edge_offsets, tail_offsets, tails, mantissas, shares, seeds):
+def outside(forest, mantissas, shares, seeds):
     """Expected counts [v]: the gradient of sum(seeds * log value) in all items' log-weights."""
+    num_axioms, edge_offsets, tail_offsets, tails = forest
     num_items = edge_offsets.shape[0] - 1
     counts = np.empty(num_items)
     for i in range(num_items):
@@ -174,7 +177,7 @@ def outside(num_axioms, edge_offsets, tail_offsets, tails, mantissas, shares, se
 
 
 @compiled(error_model="numpy")
-def tangent(num_axioms, edge_offsets, tail_offsets, tails, mantissas, shares, seeds, direction):
+def tangent(forest, mantissas, shares, seeds, direction):
     """Derivatives (log values [v], counts [v]) when the log-weights move along `direction` [v].
 
     The second is the Hessian of sum(seeds * log value) times `direction`.
@@ -183,6 +186,7 @@ def tangent(num_axioms, edge_offsets, tail_offsets, tails, mantissas, shares, se
     one item matter for the counts. So these are kept relative to the item's first edge: their
     rounding errors then cancel, instead of growing with the square of the depth.
     """
+    num_axioms, edge_offsets, tail_offsets, tails = forest
     num_items = edge_offsets.shape[0] - 1
     items = np.zeros((num_items, 3))
     pivots, means = np.zeros(num_items), np.zeros(num_items)

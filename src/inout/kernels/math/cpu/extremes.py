@@ -7,30 +7,43 @@ float, with those behind the sign flipped in negative ones, are an integer of th
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numba import types
-from numba.extending import overload
 
-from inout._core.cpu.compiling import inner
-
-BITS32, BITS64 = np.int32(2**31 - 1), np.int64(2**63 - 1)
-SIGN32, SIGN64 = np.int32(31), np.int64(63)
+from inout._core.cpu.compiling import inner, inner_overload
 
 
-def _code32(x: float) -> np.int32:
-    bits = np.float32(x).view(np.int32)
-    return np.int32(bits ^ ((bits >> SIGN32) & BITS32))
+class _Codes(NamedTuple):
+    """Types of numbers and of their codes, how to flip bits, and codes of some numbers."""
+
+    floats: type[np.floating[Any]]
+    ints: type[np.signedinteger[Any]]
+    sign: np.signedinteger[Any]
+    rest: np.signedinteger[Any]
+    lowest: np.signedinteger[Any]
+    bottom: np.signedinteger[Any]
+    one: np.signedinteger[Any]
+    nan: np.floating[Any]
 
 
-def _code64(x: float) -> np.int64:
-    bits = np.float64(x).view(np.int64)
-    return np.int64(bits ^ ((bits >> SIGN64) & BITS64))
+def _codes(floats: Any, ints: Any) -> _Codes:
+    bits = 8 * np.dtype(ints).itemsize
+    sign, rest = ints(bits - 1), np.iinfo(ints).max
+
+    def code(x: Any) -> Any:
+        own = floats(x).view(ints)
+        return ints(own ^ ((own >> sign) & ints(rest)))
+
+    codes = code(np.finfo(floats).min), code(-np.inf), code(1.0)
+    return _Codes(floats, ints, sign, ints(rest), *codes, floats(np.nan))
 
 
-LOWEST32, LOWEST64 = _code32(float(np.finfo(np.float32).min)), _code64(np.finfo(np.float64).min)
-BOTTOM32, BOTTOM64 = _code32(-np.inf), _code64(-np.inf)
-ONE32, ONE64 = _code32(1.0), _code64(1.0)
-NAN32, NAN64 = np.float32(np.nan), np.float64(np.nan)
+_OF = {
+    types.float32: _codes(np.float32, np.int32),
+    types.float64: _codes(np.float64, np.int64),
+}
 
 
 def largest(values):
@@ -47,56 +60,31 @@ def smallest(values):
 
 
 @inner
-def _largest32(values):
-    bits = values.view(np.int32)
-    top, bottom = LOWEST32, BOTTOM32
+def _extremes(bits, sign, rest, top, least):
+    """(largest, smallest) code of the bits and of two codes."""
     for k in range(bits.shape[0]):
-        code = bits[k] ^ ((bits[k] >> SIGN32) & BITS32)
-        top, bottom = max(top, code), min(bottom, code)
-    if bottom < BOTTOM32:
-        return NAN32
-    return np.int32(top ^ ((top >> SIGN32) & BITS32)).view(np.float32)
+        code = bits[k] ^ ((bits[k] >> sign) & rest)
+        top, least = max(top, code), min(least, code)
+    return top, least
 
 
-@inner
-def _largest64(values):
-    bits = values.view(np.int64)
-    top, bottom = LOWEST64, BOTTOM64
-    for k in range(bits.shape[0]):
-        code = bits[k] ^ ((bits[k] >> SIGN64) & BITS64)
-        top, bottom = max(top, code), min(bottom, code)
-    if bottom < BOTTOM64:
-        return NAN64
-    return np.int64(top ^ ((top >> SIGN64) & BITS64)).view(np.float64)
+@inner_overload(largest)
+def _largest(values):
+    floats, ints, sign, rest, lowest, bottom, _, nan = _OF[values.dtype]
+
+    def largest(values):
+        top, least = _extremes(values.view(ints), sign, rest, lowest, bottom)
+        return ints(top ^ ((top >> sign) & rest)).view(floats) if least >= bottom else nan
+
+    return largest
 
 
-@inner
-def _smallest32(values):
-    bits = values.view(np.int32)
-    least = ONE32
-    for k in range(bits.shape[0]):
-        least = min(least, bits[k] ^ ((bits[k] >> SIGN32) & BITS32))
-    return np.int32(least ^ ((least >> SIGN32) & BITS32)).view(np.float32)
+@inner_overload(smallest)
+def _smallest(values):
+    floats, ints, sign, rest, _, _, one, _ = _OF[values.dtype]
 
+    def smallest(values):
+        _, least = _extremes(values.view(ints), sign, rest, one, one)
+        return ints(least ^ ((least >> sign) & rest)).view(floats)
 
-@inner
-def _smallest64(values):
-    bits = values.view(np.int64)
-    least = ONE64
-    for k in range(bits.shape[0]):
-        least = min(least, bits[k] ^ ((bits[k] >> SIGN64) & BITS64))
-    return np.int64(least ^ ((least >> SIGN64) & BITS64)).view(np.float64)
-
-
-@overload(largest)
-def _choose_largest(values):
-    if values.dtype == types.float32:
-        return lambda values: _largest32(values)
-    return lambda values: _largest64(values)
-
-
-@overload(smallest)
-def _choose_smallest(values):
-    if values.dtype == types.float32:
-        return lambda values: _smallest32(values)
-    return lambda values: _smallest64(values)
+    return smallest

@@ -10,9 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
-
-LIMIT = 2**18
-ROWS = 32  # of a piece that is cut in two directions
+from inout.kernels.limits import PRODUCT_MULTIPLICATIONS, PRODUCT_ROWS
 
 
 @inner
@@ -21,11 +19,11 @@ def pieces(rows, inner, columns):
 
     `inner` times `columns` is what a row costs, and what is cut besides stands in `inner`.
     """
-    step = LIMIT // (inner * columns)
+    step = PRODUCT_MULTIPLICATIONS // (inner * columns)
     if step >= min(rows, 4):
         return step, 0
-    step = min(rows, ROWS)
-    return step, max(LIMIT // (step * columns), 1)
+    step = min(rows, PRODUCT_ROWS)
+    return step, max(PRODUCT_MULTIPLICATIONS // (step * columns), 1)
 
 
 @inner
