@@ -284,7 +284,7 @@ ERRORS = {
     "S -> A -> B": (1, 8, "one '->' a line"),
     "S -> A\nA B -> C": (2, 2, "expected '->' after a left side, found 'B -> C'"),
     "S->A": (1, 5, "a blank stands before '->'"),
-    "S -> A\n'a' -> B": (2, 1, "terminals stand on the right only"),
+    "S -> A\n'a' -> B": (2, 1, "terminals are allowed on the right only"),
     "S -> A\n-> B": (2, 1, "expected a nonterminal on the left"),
     "S -> A\n%begin S": (2, 1, "expected '%start'"),
     "%start X\nS -> 'a'": (1, 8, "start symbol X has no rule"),

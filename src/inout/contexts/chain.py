@@ -41,16 +41,16 @@ Score = Callable[[int, Context, int], float | Tensor]
 
 
 class ContextChain(LabelSequence):
-    """Labels of a sequence, each scored after what its context remembers of those before it.
+    """Labels of a sequence, each scored given what its context remembers of those before it.
 
     `log_potentials` [*b n c s]: entry [i, k, y] is the score of label y at position i after
     context number k. `successors` [*b n c s], or a shape that expands to it: the number of the
-    context that position i+1 follows then. The first label follows context 0, the beginning. So
-    the labels decide the contexts, and p(y) is proportional to exp Σ_i score_i(c_{i-1}, y_i).
+    context that position i+1 then follows. The first label follows context 0, the beginning. So
+    the labels determine the contexts, and p(y) is proportional to exp Σ_i score_i(c_{i-1}, y_i).
 
-    Padding, which never influences anything, whatever it holds: positions beyond `lengths` [*b],
-    contexts that no labels lead to, and successors of the last label. -inf is allowed. Events are
-    labels [*b n]: decoding gives -1 beyond an element's length, scoring ignores what is there.
+    Padding, which is ignored: positions beyond `lengths` [*b], contexts that no labels lead to,
+    and successors of the last label. -inf is allowed. Events are labels [*b n]: decoding gives -1
+    beyond an element's length, scoring ignores the padding.
 
     Everything is computed on the lattice of contexts, as a forest with an edge for each possible
     (position, context, label): log Z and its gradient cost O(b n c s). Potentials in half
@@ -281,7 +281,7 @@ class ContextChain(LabelSequence):
 
     @property
     def mode(self) -> Int[Tensor, "*b n"]:
-        """The most probable labels (Viterbi), 0 where none are possible. O(b n c s).
+        """The most probable labels (Viterbi), 0 if none are possible. O(b n c s).
 
         Ties go, from the last position, to the smaller number of the context before it, then to
         the smaller label.
@@ -289,7 +289,7 @@ class ContextChain(LabelSequence):
         return self._events(self._k_best(1)[0][0])
 
     def _k_best(self, k: int) -> tuple[Int[Tensor, "k b n"], Float[Tensor, "k b"]]:
-        """O(b n (c s + k log k)); 0 where there are fewer."""
+        """O(b n (c s + k log k)); 0 if there are fewer."""
         lattice, weights = self._lattice, self._numpy_weights()
         best = best_kernel.viterbi(lattice.arrays.structure, weights)
         b, n, _, _ = self.size

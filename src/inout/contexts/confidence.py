@@ -45,14 +45,14 @@ def recall_at(
     *,
     first: bool = False,
 ) -> float:
-    """The largest share of the examples that can be answered with at least that precision.
+    """The largest share of examples that can be answered with at least that precision.
 
-    That is the largest recall R whose threshold of confidence leaves a share of right answers of
-    at least `precision`; 0 where no threshold does. Precision need not fall all the way: one wrong
-    answer at the very top spoils the first thresholds, and many right ones below make up for it.
-    With `first` it does not: R is where precision first falls below the threshold, so a wrong
-    answer at the top gives 0. Both are "what fraction of examples we can answer before our accuracy
-    drops below a threshold"; a user who may choose the threshold wants the former. O(n log n).
+    That is the largest recall R of any confidence threshold with at least this `precision`; 0 if
+    there is none. Precision need not be monotone: one wrong answer at the very top spoils the
+    first thresholds, and many right ones below make up for it. With `first`, R is where precision
+    first falls below `precision`, so a wrong answer at the top gives 0. Both are "what fraction of
+    examples we can answer before our accuracy drops below a threshold"; users who can choose the
+    threshold want the former. O(n log n).
 
     >>> confidences, correct = [0.9, 0.8, 0.7, 0.6, 0.1], [False, True, True, True, False]
     >>> recall_at(0.75, confidences, correct), recall_at(0.75, confidences, correct, first=True)
@@ -71,9 +71,9 @@ def threshold_at(
     confidences: Sequence[float] | NDArray[np.floating],
     correct: Sequence[bool] | NDArray[np.bool_],
 ) -> float:
-    """The lowest threshold of confidence with that precision; inf if there is none.
+    """The lowest confidence threshold with that precision; inf if there is none.
 
-    Answering whatever is at least that confident answers `recall_at(precision, …)` of these
+    Answering everything at least that confident answers `recall_at(precision, …)` of these
     examples. O(n log n).
 
     >>> threshold_at(0.75, [0.9, 0.8, 0.7, 0.6, 0.1], [False, True, True, True, False])

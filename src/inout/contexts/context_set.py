@@ -17,9 +17,9 @@ class ContextSet(Collection[Context]):
     """An immutable set of contexts over sequences of one length.
 
     A context is a tuple of label numbers, or None for "anything" (⋆), one for each position, and
-    stands for the set of sequences that it matches. Two things are checked: *coverage*, the
-    context ⋆…⋆ is there; and *closure*, what two contexts have in common is a context as well,
-    or nothing. So every set of sequences has one smallest context that contains it.
+    stands for the set of sequences that it matches. Two invariants are checked: *coverage*, it
+    contains ⋆…⋆; and *closure*, the intersection of two contexts is a context or empty. So every
+    set of sequences has one smallest context that contains it.
 
     `contexts` has them in lexicographic order, the last position first and ⋆ after all labels;
     the coarsest one, ⋆…⋆, is always the last. Checking costs O(m² n) for m contexts.
@@ -60,7 +60,7 @@ class ContextSet(Collection[Context]):
 
     @classmethod
     def closed(cls, contexts: Iterable[Sequence[int | None]], length: int) -> ContextSet:
-        """The least context set with these contexts of this length: ⋆…⋆ and what they share.
+        """The smallest context set with these contexts: adds ⋆…⋆ and their intersections.
 
         >>> ContextSet.closed([(None, 0), (1, None)], 2).pictures("ab")
         ['ba', '⋆a', 'b⋆', '⋆⋆']

@@ -15,11 +15,11 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Exactness:
-    """How much mass sits in coarse contexts: those that forget what `memory` could hold.
+    """The mass in coarse contexts, which forget something that `memory` could hold.
 
-    A path without any of them has the weight that the model without bounds on the number of
-    contexts gives it, provided that features see no more than what `memory` holds. So the sum
-    over these paths, `log_partition`, is at most log Z of that model.
+    A path without them has the same weight as in the model with unlimited contexts, provided that
+    features see no more than `memory` holds. So the sum over these paths, `log_partition`, is at
+    most log Z of that model.
     """
 
     probability: Vector
@@ -70,7 +70,7 @@ def exactness(lattice: Lattice, memory: int | None) -> Exactness:
 
 
 def coarse_contexts(lattice: Lattice, memory: int | None) -> NDArray[np.bool_]:
-    """Whether a context forgets more than a bound of so many symbols makes it: [v]."""
+    """Whether a context forgets more than this limit requires: [v]."""
     short = ~lattice.is_anchored
     if memory is not None:
         short &= lattice.lens < at_least("memory", memory, 1)

@@ -47,19 +47,19 @@ class ContextHiddenMarkovModel:
     """Sequences of symbols, each emitted by a hidden label; labels follow an n-gram model.
 
     `emission` [s v] are log-probabilities of each symbol given its label. Exact inference under
-    a language model of order n takes s^(n+1) steps a position. Here `size` contexts a position
-    are selected (Steinhardt & Liang 2015, section 4), and a label has the probability that the
-    language model gives it after what its context remembers, in size · s steps. That is another
-    model for each sequence and each setting of the parameters, in which all labels are possible
-    everywhere, and inference is exact. With `size` of at least s^n it is the n-th order model.
+    a language model of order n takes s^(n+1) steps per position. Here `size` contexts are selected
+    per position (Steinhardt & Liang 2015, section 4), and a label has the probability that the
+    language model gives it after what its context remembers, in size · s steps. That is a
+    different model for each sequence and each setting of the parameters, in which all labels are
+    possible everywhere, and inference is exact. With `size` ≥ s^n it is the n-th order model.
 
-    A context remembers at most `memory` labels (None: as many as the language model uses; those
-    of a beam everything). `escape` is added to the scores of all that follows ⋆…⋆; -inf makes
-    a beam of it that keeps the best histories of `memory` labels. `beam` has beam search.
+    A context remembers at most `memory` labels (None: as many as the language model uses; in a
+    beam, all). `escape` is added to the scores of everything that follows ⋆…⋆; -inf gives a beam
+    with the best histories of `memory` labels. `beam` is beam search.
 
-    It is a generative model for `inout.em`, the parameters being the emissions. Contexts are then
-    selected once, under the model that was given. `inout.learning.fit_context_hidden_markov`
-    selects them anew in each iteration.
+    It is a generative model for `inout.em`, whose parameters are the emissions. Contexts are then
+    selected once, under the given model. `inout.learning.fit_context_hidden_markov` selects them
+    again in each iteration.
 
     >>> words = NGramLanguageModel.estimated([[0, 1, 2], [0, 2, 1, 2], [0, 1]], labels=3, order=2)
     >>> emission = torch.tensor([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]).double().log()
@@ -108,7 +108,7 @@ class ContextHiddenMarkovModel:
     def beam(
         language_model: NGramLanguageModel, emission: Float[Tensor, "s v"], size: int
     ) -> ContextHiddenMarkovModel:
-        """The model where only the `size` best labellings so far go on (section 4.1)."""
+        """The model in which only the `size` best labellings so far are kept (section 4.1)."""
         return ContextHiddenMarkovModel(
             language_model, emission, size, escape=-np.inf, anchored=True
         )
@@ -157,10 +157,10 @@ class ContextHiddenMarkovModel:
         return made
 
     def likelihood(self, corpus: Iterable[Any]) -> FixedContexts:
-        """log Z of each sequence [b] as a function of the emissions [p], with contexts as they are.
+        """log Z of each sequence [b] as a function of the emissions [p], with fixed contexts.
 
-        They are selected now, under this model's emissions, and kept: some 30 · size · s bytes
-        for each symbol of the corpus.
+        They are selected now, under this model's emissions, and kept: about 30 · size · s bytes per
+        symbol of the corpus.
         """
         sequences = self._checked_corpus(corpus)
         lattices = self._over_parts(sequences, lambda lattice: lattice)
@@ -213,7 +213,7 @@ class ContextHiddenMarkovModel:
         return np.array([len(sequence) for sequence in corpus], np.int64)
 
     def fingerprint(self) -> str:
-        """What tells the model from others, beside its parameters."""
+        """The identity of the model, apart from its parameters."""
         rows = self.language_model.log_rows
         return (
             f"ContextHiddenMarkovModel {list(self._emission.shape)} {self.size} {self.memory} "

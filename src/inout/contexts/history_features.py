@@ -1,4 +1,4 @@
-"""`HistoryFeature`: features of what a context remembers, by a function of one's own."""
+"""`HistoryFeature`: user-defined features of what a context remembers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class HistoryFeature:
     """A feature (key, label), where the key is a function of the labels that a context remembers.
 
     `function` gets the last `length` labels before a position, the oldest first: "⋆" for one that
-    the context has forgotten, "^" for everything before the first. It gives a key, any string; or
-    None: no feature. All histories with one key share their weights, one for each label.
+    the context has forgotten, "^" for everything before the first. It returns a key, any string, or
+    None for no feature. Histories with the same key share their weights, one per label.
 
-    The function is called once or a few times for each history that occurs, and must always give
-    the same answer. It is not part of a saved model. Contexts must remember `length` labels or
-    more, so there may be many histories: what such features cost is mostly that.
+    The function is called once or a few times for each distinct history, and must be
+    deterministic. It is not part of a saved model. Contexts must remember at least `length`
+    labels, so there may be many histories: that is the main cost of such features.
 
     >>> from inout.learning.contexts import fit_contexts
     >>> def vowels(history):

@@ -21,20 +21,19 @@ from inout.kernels.lattice.histories import Histories
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NGramLanguageModel:
-    """The probability of each label after a history, from the counts of a text.
+    """An n-gram model: the probability of each label after a history, from counts.
 
         p(y | h) = max(count(h y) - d, 0) / count(h) + d · kinds(h) / count(h) · p(y | h'),
 
     where h' is h without its oldest symbol, kinds(h) how many different labels follow h, and
     p(y) = (count(y) + smoothing) / (count() + smoothing · labels). A history that never occurred
-    has the probabilities of h', so that the longest history that did says everything.
+    has the probabilities of h', so that only the longest one that did counts.
 
-    Histories are labels 0..labels-1, oldest first. `beginning` stands before the first label of
-    a sequence, and a history reaches back to it at most; ⋆ (`anything`) hides what is to its left.
+    Histories are labels 0..labels-1, oldest first. `beginning` comes before the first label of a
+    sequence, and a history reaches back to it at most; ⋆ (`anything`) hides everything before it.
     With `end` each sequence ends in one more label, number `labels`.
 
-    All that is known about one history is a row of `log_rows`, so that the memory is that of
-    (histories that occur) × labels numbers.
+    Each history has a row of `log_rows`, so the memory is (distinct histories) × labels numbers.
 
     >>> model = NGramLanguageModel.estimated([[0, 1, 0, 1, 1], [1, 0]], labels=2, order=2)
     >>> np.exp(model.log_probabilities([0]))  # 0 was always followed by 1
@@ -114,7 +113,7 @@ class NGramLanguageModel:
 
     @property
     def beginning(self) -> int:
-        """The symbol that stands before the first label."""
+        """The symbol before the first label."""
         return self.width
 
     @property

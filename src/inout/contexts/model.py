@@ -72,7 +72,7 @@ class ContextModel:
     escape: float = 0.0
     settings: Settings = field(default_factory=Settings)
     training: dict[str, Any] = field(default_factory=dict)
-    """How it was made: plain data for people."""
+    """Training options, for information only."""
 
     history_features: tuple[HistoryFeature, ...] = ()
     """Functions of what contexts remember, those that `settings` name."""
@@ -110,7 +110,7 @@ class ContextModel:
         )
 
     def copy(self) -> ContextModel:
-        """The same model with weights of its own: further training leaves them as they are."""
+        """A copy with its own weights, unaffected by further training."""
         emission, histories = self.emission.copy(), self.histories.copy()
         return replace(self, emission=emission, histories=histories, training=dict(self.training))
 
@@ -248,7 +248,7 @@ class ContextModel:
     def contexts(self, sequence: Sequence[Position]) -> list[dict[str, float]]:
         """The contexts that each position follows, as text, with the probability of each.
 
-        Labels of one letter stand side by side, longer ones with blanks; ⋆ for all that a context
+        Labels of one letter are concatenated, longer ones separated by blanks; ⋆ is what a context
         does not remember.
         """
         lattice = self.select(self.observe([sequence]))
@@ -264,7 +264,7 @@ class ContextModel:
         return found
 
     def expected_features(self, sequences: Sequences) -> dict[tuple[str, ...], float]:
-        """How often each feature is expected, over all sequences; those never seen are left out.
+        """The expected count of each feature, over all sequences; features never seen are left out.
 
         A feature is ("x", name, label), ("y", *labels with ⋆ and ^ for the beginning, label),
         (name of a history feature, key, label) or ("escape",).

@@ -41,7 +41,7 @@ class Observations:
 
         A position is a mapping from names of features to values, or names alone (value 1). A
         sequence may also be an array [n, d], whose features are named "0", "1", …, d-1. Names
-        that are not known are left out, or with `grow` get the next numbers.
+        that are unknown are ignored, or with `grow` get the next numbers.
         """
         starts, offsets = [0], [0]
         indices: list[int] = []

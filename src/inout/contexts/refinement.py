@@ -36,14 +36,14 @@ def refined(
     tolerance: float = 0.01,
     passes: int = 8,
 ) -> Refined:
-    """The lattice of the last of several passes; each gives uncertain columns twice the contexts.
+    """Select contexts in several passes, each doubling those of uncertain columns.
 
-    `select(sizes)` selects contexts, sizes[c] of column c; `memory` is its bound. The first pass
-    has `size` everywhere. A column is uncertain where coarse contexts, which forget what `memory`
-    could hold, have more than `tolerance` of the mass. It ends when there is none, when all of
-    them have `most` contexts, or after `passes`.
+    `select(sizes)` selects sizes[c] contexts for column c; `memory` is its limit. The first pass
+    has `size` everywhere. A column is uncertain if coarse contexts, which forget something that
+    `memory` could hold, have more than `tolerance` of the mass. It ends when there is none, when
+    all of them have `most` contexts, or after `passes`. Returns the last lattice.
 
-    Steinhardt & Liang (2015), section 9, propose it: context where it is needed.
+    Proposed by Steinhardt & Liang (2015), section 9.
     """
     at_least("size", size, 1)
     at_least("most", most, size)

@@ -14,17 +14,17 @@ class Settings:
     """The kind of a context model."""
 
     order: int = 4
-    """Features are n-grams of up to so many labels, of which contexts remember all but one."""
+    """Features are n-grams of up to this many labels; contexts remember all but one of them."""
 
     size: int = 10
-    """How many contexts of each position are kept, beside ⋆…⋆."""
+    """The number of contexts kept per position, besides ⋆…⋆."""
 
     memory: int | None = 3
     """How many labels a context can remember; None: all, as in the paper."""
 
     beam: bool = False
-    """Whether only whole histories are kept, as in beam search; what falls out of the beam goes
-    into ⋆…⋆, at the cost of the escape weight."""
+    """Whether only whole histories are kept, as in beam search; pruned ones go into ⋆…⋆, at the
+    cost of the escape weight."""
 
     shorter: bool = True
     """Whether n-grams of all lengths up to `order` are features, or those of that length only."""

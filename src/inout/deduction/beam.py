@@ -1,4 +1,4 @@
-"""Beams: of the items that a relation gains in a round, only the heaviest go on."""
+"""Beams: only the heaviest new items of a relation in each round are kept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from inout.deduction.relation import EdgeChunk, Relation
 
 @dataclass
 class Beam:
-    """Keeps inside weights while a program is grounded, and drops what falls off a beam.
+    """Tracks inside weights while a program is grounded, and drops items outside the beam.
 
     Weights of an item count the edges found up to the round in which it first appears; a beam is
     meant for relations whose items are complete by then, such as the states of an automaton.

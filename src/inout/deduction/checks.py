@@ -80,7 +80,7 @@ def refuse_anonymous_head(rule: WrittenRule) -> None:
         for variable in occurrences(term):
             if variable.name == ANONYMOUS:
                 raise Mistake(
-                    "'_' cannot stand in the head: a derived item needs a value for every argument",
+                    "'_' is not allowed in the head: derived items need a value for every argument",
                     variable.position,
                 )
 

@@ -37,7 +37,7 @@ Progress = Callable[[int, int], None]  # items so far, edges so far
 
 @dataclass(frozen=True)
 class Limits:
-    """Where grounding gives up instead of filling memory or running for ever."""
+    """Limits that stop grounding from exhausting memory or running forever."""
 
     edges: int = 50_000_000
     rounds: int = 100_000
@@ -113,7 +113,7 @@ class Grounding:
         return known
 
     def _run_stratum(self, stratum: Stratum, weighted: set[str]) -> None:
-        """Fire the stratum's rules until nothing new comes.
+        """Fire the stratum's rules until they derive nothing new.
 
         A rule with recursive atoms fires once for each of them: that one ranges over the rows of
         the last round, those before it over older rows, those after it over all, so that every

@@ -24,7 +24,7 @@ Given = (
 
 
 class Program:
-    """Equations that say how items are derived from others and from given facts.
+    """Equations that define how items are derived from other items and from facts.
 
     >>> program = Program('''
     ...     goal        += beta("S", 0, N) * length(N).
@@ -43,7 +43,7 @@ class Program:
     >>> forest.expected_counts("rule").tolist()
     [2.0, 3.0]
 
-    `goal` is the relation whose items are the forest's goals. Mistakes in the text raise
+    `goal` is the relation whose items are the forest's goals. Errors in the text raise
     `ProgramError` with line, column and caret. `docs/language.md` describes the language.
     """
 
@@ -78,15 +78,15 @@ class Program:
         """The forest of all derivations of the goal from these facts.
 
         Each relation is given as `Facts`, as {row: log-weight}, or as rows of weight one. A fact
-        of log-weight -inf is left out. Gradients of `log_partition` reach the log-weights, and
+        of log-weight -inf is ignored. Gradients of `log_partition` reach the log-weights, and
         `expected_counts(name)` lines up with the rows. Several goals (a goal with arguments) are
         ordered by name.
 
         Semi-naive joins over whole columns: time is linear in the edges, plus a fraction of a
-        millisecond for each rule and round. Stops with `GroundingError` beyond `max_edges`
-        edges (or rows of an intermediate join) and `max_rounds` rounds. `beam={"state": 8}` lets
-        only the 8 heaviest items that `state` gains in a round go on; the forest then holds what
-        was kept, and is differentiated as such. `progress(items, edges)` is called as it grows.
+        millisecond per rule and round. Stops with `GroundingError` beyond `max_edges` edges (or
+        rows of an intermediate join) and `max_rounds` rounds. `beam={"state": 8}` keeps only the 8
+        heaviest new items of `state` in each round; the result is an ordinary forest of the kept
+        items. `progress(items, edges)` is called as it grows.
         """
         limits = Limits(at_least("max_edges", max_edges, 1), at_least("max_rounds", max_rounds, 1))
         given = {name: Facts.of(rows) for name, rows in facts.items()}

@@ -38,8 +38,8 @@ from inout.deduction.syntax import (
 def parse_program(text: str, source: str = "<program>") -> ParsedProgram:
     """The program in the text, every rule desugared and checked; ProgramError if it is wrong.
 
-    Syntax is checked first, for the whole text; of the mistakes found after that, the one that
-    stands first is reported. Time: linear in the text.
+    Syntax is checked first, for the whole text; after that, the first error in the text is
+    reported. Time: linear in the text.
 
     >>> program = parse_program("goal += count(I), I+1 < 3.")
     >>> print(program.rules[0].body[0], "|", program.rules[0].conditions[0])

@@ -1,4 +1,4 @@
-"""Order in which relations are computed, and the rules made ready for it."""
+"""The order in which relations are computed, and the rules prepared for it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The syntax trees of deduction programs: as written, and desugared into plain rules.
 
-Equality of terms, atoms and conditions ignores where they stand in the text. Two rules are equal
-only at the same place: a rule written twice counts twice.
+Equality of terms, atoms and conditions ignores their place in the text. Two rules are equal
+only at the same place: duplicate rules count twice.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NOWHERE = Position(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """What stands somewhere in the text."""
+    """Anything with a place in the text."""
 
     position: Position = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
 
@@ -220,7 +220,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How bodies use one relation: its arities, sorted, and where each stands first."""
+    """How bodies use one relation: its sorted arities, and the first place of each."""
 
     arities: tuple[int, ...]
     positions: tuple[Position, ...]
@@ -233,7 +233,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class ParsedProgram:
-    """A whole program: its rules in order, its text, and the name it goes by in messages."""
+    """A whole program: its rules in order, its text, and its name in messages."""
 
     rules: tuple[Rule, ...]
     text: str = field(repr=False)

@@ -1,4 +1,4 @@
-"""Forests: explicit sets of weighted derivations, and the questions one can ask of them."""
+"""Forests: explicit sets of weighted derivations, and queries about them."""
 
 from inout.forest.builder import ForestBuilder as ForestBuilder
 from inout.forest.derivation import Derivation as Derivation

@@ -26,8 +26,8 @@ def assemble(
 ) -> dict[str, Any]:
     """The leading fields of the `Forest` with these edges. O(items + edges).
 
-    Items 0..a-1 are the axioms, axiom i being row `axiom_rows[i]` of the relations chained;
-    the others are derived. What no goal uses is left out; a cycle is refused by name.
+    Items 0..a-1 are the axioms: axiom i is row `axiom_rows[i]` of the concatenated relations;
+    the others are derived. Items that no goal uses are dropped; a cycle is an error.
     """
     is_axiom = np.arange(len(labels)) < len(axiom_rows)
     ordered = order_forest(heads, tail_offsets, tails, is_axiom, goals)

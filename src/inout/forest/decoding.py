@@ -70,7 +70,7 @@ def _min_risk(forest: Forest, goals: Tensor, gain: Any | None) -> list[Derivatio
             gains = (torch.arange(forest.num_items) >= num_axioms).to(counts)
         else:
             gains = as_item_values(forest, gain)
-        # What never occurs must not be chosen, whatever gain it is promised.
+        # Impossible items must not be chosen, whatever their gain.
         scores = torch.where(counts > 0, gains * counts, -torch.inf).double().cpu().numpy()
     best = viterbi(forest, scores)
     chosen = []

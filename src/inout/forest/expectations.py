@@ -1,4 +1,4 @@
-"""Entropy, expectations and covariances: derivatives of log Z, put together in torch."""
+"""Entropy, expectations and covariances, from derivatives of log Z."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def as_item_values(
     f: Tensor | Mapping[str, Any] | Callable[[Hashable], complex],
     like: Tensor | None = None,
 ) -> Inexact[Tensor, " v"]:
-    """An additive function as one number for each item; see `Forest.expectation`.
+    """An additive function as one number per item; see `Forest.expectation`.
 
     The numbers are `like` another tensor, the log-weights if it is left out.
     """

@@ -32,9 +32,9 @@ Additive = Tensor | Mapping[str, Any] | Callable[[Hashable], complex]
 class Forest:
     """All derivations of one or more goals, packed: items, edges between them, axiom weights.
 
-    The weight of a derivation is the product of the weights of its axioms (its leaves), once for
-    each use. With one goal a query returns the thing itself; with several (`Forest.batch`, or a
-    program whose goals have arguments) it returns one result per goal, in the order of `goals`.
+    The weight of a derivation is the product of the weights of its axioms (its leaves), with
+    repetition. With one goal a query returns a single result; with several (`Forest.batch`, or a
+    program whose goals have arguments) it returns one per goal, in the order of `goals`.
 
     >>> from inout import ForestBuilder
     >>> builder = ForestBuilder()
@@ -109,8 +109,8 @@ class Forest:
     def with_weights(self, **log_weights: Tensor) -> Forest:
         """The same derivations under new log-weights for some relations, row by row.
 
-        Nothing is grounded or sorted again, which is what a training loop wants. Rows that had
-        weight -inf when a program was grounded stay out.
+        Nothing is grounded or sorted again, so it suits training loops. Rows that had weight -inf
+        when the program was grounded stay out.
         """
         relations = dict(self.relations)
         for name, values in log_weights.items():
@@ -233,12 +233,11 @@ class Forest:
         needs no list. `kind` is "raw", "central" or "cumulants". The result's `values` are
         [*g 1+n₁ … 1+n_K] in double precision, differentiable to any order.
 
-        By "polynomial": truncated power series, exact but for rounding, O(e Π(1+n_k)²); by
-        "circle": the generating function on circles with FFT, O(e Π(1+n_k)), with a bound on the
-        error; by "taylor": Taylor mode through log Z, slow, for checking; "auto" chooses. An
-        order that cannot be had with this `precision`, relative to the absolute moment of that
-        order, is a `PrecisionError`; with None nothing is measured or refused. Goals that share
-        items need a pass each.
+        Methods: "polynomial", truncated power series, exact up to rounding, O(e Π(1+n_k)²);
+        "circle", the generating function on circles with FFT, O(e Π(1+n_k)), with an error bound;
+        "taylor", Taylor mode through log Z, slow, for checking; "auto" chooses. An order that does
+        not reach this `precision`, relative to the absolute moment of that order, raises
+        `PrecisionError`; None turns the check off. Goals that share items need a pass each.
 
         >>> from inout import ForestBuilder
         >>> builder = ForestBuilder()
@@ -266,8 +265,8 @@ class Forest:
         """E[F₁^n₁ ⋯ F_K^n_K N_v] for every fact v of a relation, where N_v counts its uses.
 
         `expected_counts` weighted by powers of functions: without a relation for every item, and
-        added up over several goals. With `kind="central"` the functions are taken less their
-        means. One forward and one backward pass (Azuma & Matsumoto, theorem 2). Differentiable.
+        summed over several goals. With `kind="central"` the functions are centred. One forward
+        and one backward pass (Azuma & Matsumoto, theorem 2). Differentiable.
         """
         several, numbers = as_lists(functions, powers)
         counts = generating.weighted_counts(self, several, numbers, kind, precision)
@@ -385,7 +384,7 @@ class Forest:
         """n independent derivations, each with probability weight / Z.
 
         `generator` makes them reproducible, on any number of threads; without it they come from
-        torch's default generator. O(e) once, then O(size of the tree) a sample.
+        torch's default generator. O(e) once, then O(size of the tree) per sample.
         """
         n = at_least("n", n, 0)
         return self._per_goal(lambda goal: self.normalised.sample(goal, n, generator))  # type: ignore[no-any-return]
@@ -393,8 +392,8 @@ class Forest:
     def prune(self, threshold: float) -> Forest:
         """The forest of the edges used with posterior probability of at least `threshold`.
 
-        A forest of its own: its log Z is at most this one's, and its derivatives are those of
-        the pruned sum. Gradients still reach the same relations. O(e).
+        A new forest: its log Z is at most this one's, and its derivatives are those of the pruned
+        sum. Gradients still reach the same relations. O(e).
         """
         return pruning.prune(self, threshold)
 
@@ -402,7 +401,7 @@ class Forest:
     def batch(forests: Sequence[Forest]) -> Forest:
         """The disjoint union of forests, whose queries answer for all their goals in one pass.
 
-        Relations of the same name are put one after another, in the order of the forests.
+        Relations of the same name are concatenated, in the order of the forests.
         """
         return batching.batch(forests)
 

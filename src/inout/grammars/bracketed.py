@@ -1,4 +1,4 @@
-"""`BracketedGrammar`: a grammar whose sentences come with some of their brackets, for training."""
+"""`BracketedGrammar`: a grammar for training on partially bracketed sentences."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Bracketed = tuple[Words, Sequence[tuple[int, int]]]
 class BracketedGrammar:
     """The model of partially bracketed corpora (Pereira & Schabes 1992): `inout.em` trains it.
 
-    Z of a sentence is the weight of those of its trees whose constituents cross no bracket.
+    Z of a sentence is the weight of its trees whose constituents cross no bracket.
 
     >>> grammar = Grammar.from_text("S -> S S [0.5] | 'a' [0.25] | 'b' [0.25]")
     >>> corpus = [("a b".split(), []), ("a b a".split(), [(0, 2)])]

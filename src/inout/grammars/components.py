@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Matrix = Any  # a sparse array of scipy, which is imported when one is made: it takes a while
+Matrix = Any  # a scipy sparse array; scipy is imported lazily
 
 # Up to here all eigenvalues of a dense matrix take milliseconds.
 _DENSE = 200
@@ -16,7 +16,7 @@ _DENSE = 200
 def strong_components(
     size: int, sources: NDArray[np.integer], targets: NDArray[np.integer]
 ) -> list[NDArray[np.int64]]:
-    """The strongly connected components of a graph; one comes after those that it points to.
+    """The strongly connected components of a graph, each after those that it points to.
 
     Tarjan's algorithm (1972) without recursion: O(nodes + edges).
 
@@ -68,7 +68,7 @@ def _low(node: int, lowest: list[int], closed: list[bool]) -> int:
 def csr_matrix(
     values: NDArray[np.float64], places: tuple[NDArray[Any], NDArray[Any]], size: int
 ) -> Matrix:
-    """A square sparse matrix of values at (rows, columns), those of one place added up."""
+    """A square sparse matrix of values at (rows, columns), duplicates added up."""
     # Imported here for the sake of start-up: few need scipy.
     from scipy import sparse  # type: ignore[import-untyped]
 

@@ -1,4 +1,4 @@
-"""Trees and the leftmost derivations that they stand for, by the rules of a table."""
+"""Conversion between trees and leftmost derivations by the rules of a table."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def leaves(tree: Tree) -> list[str]:
 
 
 def rules_of(table: RuleTable, tree: Tree, words: Sequence[str] | None = None) -> list[int] | None:
-    """The leftmost derivation of a tree, None where the grammar does not have a rule of it.
+    """The leftmost derivation of a tree, None if the grammar lacks one of its rules.
 
-    `words` are terminals to read in place of the leaves, as for words that stand for a class.
+    `words` are terminals that replace the leaves, such as classes of unknown words.
 
     >>> from nltk.tree import Tree
     >>> from inout.grammars.rule import Rule, Symbol, Terminal

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 else:
     torch = LazyModule("torch")
 
-# The sums of a file that prints four digits are this far from 1.
+# Weights printed with four digits may have sums this far from 1.
 TOLERANCE = 1e-4
 # Closer to 1 than this, rounding decides on which side a Perron root falls.
 _CRITICAL = 1e-9
@@ -63,7 +63,7 @@ class Diagnosis:
 
 
 def diagnose(grammar: Grammar, tolerance: float = TOLERANCE) -> Diagnosis:
-    """All diagnoses of a grammar at once.
+    """Diagnose a grammar.
 
     >>> d = diagnose(Grammar.from_text("S -> S 'a' [0.5] | 'b' [0.5] | X [0]"))
     >>> d.undefined, d.consistency.consistent, d.expectations.length
@@ -83,9 +83,9 @@ def diagnose(grammar: Grammar, tolerance: float = TOLERANCE) -> Diagnosis:
 
 
 def unary_cycles(grammar: Grammar) -> tuple[UnaryCycle, ...]:
-    """The groups of nonterminals that derive themselves: infinitely many trees for a sentence.
+    """The groups of nonterminals that derive themselves, which gives infinitely many trees.
 
-    Empty rules count: A → A B with B → ε is a cycle. Rules that occur in no tree do not.
+    Empty rules count: A → A B with B → ε is a cycle. Useless rules do not.
 
     >>> unary_cycles(Grammar.from_text("S -> A | 'x'\\nA -> S B\\nB ->"))
     (UnaryCycle(nonterminals=('S', 'A'), rules=(0, 2)),)
@@ -94,7 +94,7 @@ def unary_cycles(grammar: Grammar) -> tuple[UnaryCycle, ...]:
 
 
 def left_side_sums(grammar: Grammar) -> dict[str, float]:
-    """The sum of the weights of each left side's rules; +inf where it is too large for a float."""
+    """The sum of the weights of each left side's rules; +inf on overflow."""
     with np.errstate(over="ignore"):
         weights = np.exp(grammar.numpy_log_weights)
     table = grammar.rules
@@ -159,7 +159,7 @@ def consistency(grammar: Grammar, tolerance: float = TOLERANCE) -> Consistency:
 def log_partition_functions(grammar: Grammar) -> Float[torch.Tensor, " nt"]:
     """log of the sum of the weights of all trees of each nonterminal, in their order.
 
-    −inf where there is no tree, +inf where the sum diverges. For a consistent PCFG all are 0.
+    −inf without a tree, +inf if the sum diverges. For a consistent PCFG all are 0.
     Newton's method on strongly connected components; see `partition.log_partitions`. Not
     differentiable.
 
@@ -172,8 +172,8 @@ def log_partition_functions(grammar: Grammar) -> Float[torch.Tensor, " nt"]:
 def expected(grammar: Grammar) -> Expectations:
     """Expected length, number of rules, counts and entropy of the grammar's distribution on trees.
 
-    That distribution gives every tree its weight over Z: for a consistent PCFG, its probability.
-    Raises ArgumentError where Z is zero or infinite. Two sparse linear systems and `normalised`.
+    The probability of a tree is its weight divided by Z. Raises ArgumentError if Z is zero or
+    infinite. Costs two sparse linear systems and `normalised`.
 
     >>> e = expected(Grammar.from_text("S -> 'a' S [0.75] | 'a' [0.25]"))
     >>> e.length, e.rules, e.entropy
@@ -188,7 +188,7 @@ def _weights(grammar: Grammar) -> NDArray[np.float64]:
 
 
 def _live(grammar: Grammar) -> NDArray[np.bool_]:
-    """Which nonterminals are met with positive weight."""
+    """Which nonterminals are reached with positive weight."""
     return structure.reachable(grammar.rules, grammar.numpy_log_weights > -np.inf)
 
 

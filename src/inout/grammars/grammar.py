@@ -1,4 +1,4 @@
-"""`Grammar`: a weighted context-free grammar of any shape; `Transformed`: one in another form."""
+"""`Grammar`: a weighted context-free grammar of any shape; `Transformed`: a transformed one."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ else:
 class Grammar:
     """A start symbol, rules in order, and a log-weight for each rule; immutable.
 
-    Rules are of any shape: right sides of any length (also none), of terminals, nonterminals or
-    both, with cycles. Weights need not be probabilities. Duplicate rules are an error. (NLTK keeps
-    both, and counts every tree that uses the rule twice; `duplicates="add"` adds up the weights.)
+    Rules have any shape: right sides of any length (also 0), of terminals, nonterminals or both,
+    with cycles. Weights need not be probabilities. Duplicate rules are an error. (NLTK keeps both,
+    and counts every tree that uses the rule twice; `duplicates="add"` adds up the weights.)
 
     >>> g = Grammar.from_text("S -> NP 'runs' [0.9] | [0.1]\\nNP -> 'she'")
     >>> g
@@ -63,8 +63,8 @@ class Grammar:
         if not isinstance(start, str):
             raise ArgumentError("start", f"must be a str. Got {start!r:.80}")
         self._table = RuleTable.of(start, rules)
-        # A copy: what the caller does to his weights afterwards is not seen here. What is no
-        # tensor becomes one only when it is asked for: many uses of grammars need no torch.
+        # A copy, so that later changes by the caller have no effect. Converted to a tensor lazily,
+        # because many uses of grammars need no torch.
         self._given: torch.Tensor | NDArray[np.float64]
         if is_tensor(log_weights):
             weights = as_log_weights("log_weights", log_weights, len(self._table))
@@ -129,7 +129,7 @@ class Grammar:
         Trees are cleaned and Markovised (`treebank.training_trees`; by default
         `Markovisation()`). Words seen at most `unknown_threshold` times are rare: `unknown_share`
         of their count goes to their class (`words.signature`: UNK-LC-ed) and the rest to the word
-        itself, so that a sentence can hold the rare word or any word that looks like it. With
+        itself, so that a sentence can contain the rare word or any word that looks like it. With
         share 1 rare words have no rule of their own; with share 0, or threshold 0, there are no
         classes. `treebank.restore` turns parses into trees of the treebank. O(number of nodes).
 
@@ -158,9 +158,8 @@ class Grammar:
     def to_text(self, format: Format, *, log: bool = False) -> str:
         """The text of the grammar in a format; `log` writes the log-weights of lines.
 
-        JSON keeps every bit. The others keep weights (wsj: log-weights) to the last bit, and raise
-        ArgumentError for symbols and rules that they have no way to write; wsj puts the lexicon
-        last.
+        JSON keeps everything exactly. The others keep weights (wsj: log-weights) exactly, and raise
+        ArgumentError for symbols and rules that they cannot express; wsj puts the lexicon last.
         """
         return formats.write(self._table, self.numpy_log_weights, format, log=log)
 
@@ -196,7 +195,7 @@ class Grammar:
 
     @cached_property
     def numpy_log_weights(self) -> NDArray[np.float64]:
-        """A read-only copy of the log-weights outside any graph."""
+        """A read-only, detached copy of the log-weights."""
         given = self._given
         array = given if isinstance(given, np.ndarray) else given.detach().cpu().numpy()
         values: NDArray[np.float64] = array.copy()
@@ -205,12 +204,12 @@ class Grammar:
 
     @property
     def nonterminals(self) -> tuple[str, ...]:
-        """The nonterminals: the start symbol, then in the order in which rules name them."""
+        """The nonterminals: the start symbol, then the others in order of first use."""
         return self._table.nonterminals
 
     @property
     def terminals(self) -> tuple[str, ...]:
-        """The terminals in the order in which rules name them."""
+        """The terminals in order of first use."""
         return self._table.terminals
 
     @cached_property
@@ -268,10 +267,10 @@ class Grammar:
         return Likelihood(self._table, sentences, brackets, form)
 
     def trimmed(self) -> Transformed:
-        """The grammar of the rules that stand in some tree, and their numbers here.
+        """The grammar without useless rules, and the rules' numbers here.
 
-        First the unproductive symbols go, then the unreachable ones. Rules of weight zero stay:
-        they may get another weight. Linear time.
+        Removes unproductive symbols, then unreachable ones. Rules of weight zero stay: they may
+        get another weight. Linear time.
 
         >>> g = Grammar.from_text("S -> A B | 'a'\\nA -> 'a'\\nB -> B 'b'")
         >>> [str(rule) for rule in g.trimmed().grammar.rules], g.trimmed().original_rules
@@ -280,7 +279,7 @@ class Grammar:
         return self._transformed(transforms.Selection.trimming(self._table))
 
     def binarised(self) -> Transformed:
-        """Right sides of at most two symbols, terminals only by themselves; the same trees.
+        """Right sides of at most two symbols, terminals only alone; the same trees.
 
         >>> g = Grammar.from_text("S -> 'a' S 'b' S | 'c'")
         >>> for rule in g.binarised().grammar.rules:
@@ -295,9 +294,9 @@ class Grammar:
         return self._transformed(transforms.Binarisation(self._table))
 
     def without_empty_rules(self) -> Transformed:
-        """Binarised and without empty rules: the same weight for each sentence but the empty one.
+        """Binarised and without empty rules; every non-empty sentence keeps its weight.
 
-        The trees without words are added up, all of them: they solve a polynomial system.
+        The sums over all trees without words solve a polynomial system.
 
         >>> form = Grammar.from_text("S -> S S [0.2] | 'a' [0.5] | [0.3]").without_empty_rules()
         >>> [str(rule) for rule in form.grammar.rules], form.grammar.log_weights.exp()
@@ -318,10 +317,10 @@ class Grammar:
         return self._transformed(transforms.UnaryRemoval(self._table))
 
     def cnf(self) -> Transformed:
-        """Chomsky normal form: A -> B C and A -> 'a' alone, useless rules trimmed.
+        """Chomsky normal form: only A -> B C and A -> 'a', without useless rules.
 
-        The same weight for each sentence but the empty one, whose weight is `log_empty`. Trees
-        and counts go back to the original rules by `restore` and `to_original`.
+        Every non-empty sentence keeps its weight; `log_empty` is that of the empty one. `restore`
+        and `to_original` map trees and counts back to the original rules.
 
         >>> g = Grammar.from_text("S -> 'a' S 'b' [0.5] | A [0.5]\\nA -> A [0.5] | [0.5]")
         >>> for rule in g.cnf().grammar.rules:
@@ -344,11 +343,11 @@ class Grammar:
         return Transformed(Grammar(self.start, transform.table, weights), self, transform)
 
     def normalised(self) -> Grammar:
-        """The PCFG on the same rules that gives every tree its weight over Z, the sum of all.
+        """The PCFG with the same rules in which a tree's probability is its weight divided by Z.
 
         p(A→α) = w(A→α) · Π over B in α of Z(B) / Z(A) (Chi 1999; Nederhof & Satta 2003). Rules
-        that stand in no tree of positive weight get weight zero. Not differentiable. Raises
-        ArgumentError where Z of the start symbol is zero or infinite.
+        used in no tree of positive weight get weight zero. Not differentiable. Raises
+        ArgumentError if Z of the start symbol is zero or infinite.
 
         >>> Grammar.from_text("S -> S S [0.25] | 'a' [0.5]").normalised().log_weights.exp()
         tensor([0.1464, 0.8536], dtype=torch.float64)
@@ -378,10 +377,10 @@ class Grammar:
 
 @dataclass(frozen=True, eq=False)
 class Transformed:
-    """A grammar with other rules and the same weight for each sentence, trees told apart or not.
+    """A grammar with other rules that gives each sentence the same weight.
 
-    A new rule stands for pieces of trees of the original and weighs as much as all of them, so
-    sums over trees do not change; only empty sentences may be missing, see `log_empty`.
+    A new rule stands for pieces of original trees, and its weight is the sum of theirs, so sums
+    over trees do not change; only empty sentences may be missing, see `log_empty`.
     """
 
     grammar: Grammar
@@ -390,14 +389,14 @@ class Transformed:
 
     @property
     def original_rules(self) -> np.ndarray:
-        """The number that each rule had in the original; only rules that were kept have one."""
+        """The number of each rule in the original; only kept rules have one."""
         if isinstance(self.transform, transforms.Selection):
             return self.transform.kept
         raise ArgumentError(None, "only the rules of trimmed() have numbers in the original")
 
     @property
     def log_empty(self) -> float:
-        """The log-weight of the empty sentence, where the new grammar has no empty rules.
+        """The log-weight of the empty sentence, if the new grammar has no empty rules.
 
         >>> Grammar.from_text("S -> 'a' S [0.75] | [0.25]").cnf().log_empty
         -1.3862943611198906
@@ -411,10 +410,10 @@ class Transformed:
         return -np.inf
 
     def to_original(self, counts: Float[torch.Tensor, " k"]) -> Float[torch.Tensor, " r"]:
-        """(Expected) counts of the new rules [k] as those of the original rules [r].
+        """(Expected) counts of the new rules [k] mapped to the original rules [r].
 
-        A use of a new rule is worth the expected number of uses of each original rule in its
-        pieces, which is the derivative of its log-weight by the original's.
+        A use of a new rule counts as the expected number of uses of each original rule in its
+        pieces: the derivative of its log-weight with respect to theirs.
 
         >>> trimmed = Grammar.from_text("S -> A\\nS -> 'a'").trimmed()
         >>> trimmed.to_original(torch.tensor([2.0]))
@@ -430,7 +429,7 @@ class Transformed:
         return counts.new_zeros(len(base)) if found is None else found.to(counts.dtype)
 
     def restore(self, tree: Tree) -> Tree:
-        """The best of the original trees that a tree by the new rules stands for.
+        """The best original tree that a tree by the new rules stands for.
 
         >>> from inout import Parser
         >>> form = Grammar.from_text("S -> A 'b' 'c'\\nA -> B\\nB -> 'a'").cnf()
@@ -442,7 +441,7 @@ class Transformed:
         return self._tree(tree, self._way_back.best(self._rules(tree)))
 
     def restore_sample(self, tree: Tree, generator: torch.Generator | None = None) -> Tree:
-        """One of these trees, drawn in proportion to their weights.
+        """A random original tree that a tree by the new rules stands for.
 
         `generator` makes it reproducible; by default torch's own is used.
         """

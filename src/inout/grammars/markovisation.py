@@ -1,4 +1,4 @@
-"""`Markovisation`: what the labels of a treebank grammar remember of siblings and ancestors."""
+"""`Markovisation`: how much labels remember of siblings and ancestors."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Markovisation:
     """How much context goes into the labels of trees (Klein & Manning 2003, section 2).
 
     Nodes with more than two children are binarised, and the new nodes remember the last
-    `horizontal` siblings (None: all, which keeps the treebank's own rules apart). Every phrase
-    remembers `vertical - 1` ancestors, and with `tags` so do the tags of words. Direction "right"
-    nests the remaining children on the right, so that siblings on the left are remembered; "left"
-    is its mirror image. With `binary` False long rules stay whole and only ancestors are written.
+    `horizontal` siblings (None: all, which is equivalent to the original rules). Every phrase
+    remembers `vertical - 1` ancestors, and with `tags` so do part-of-speech tags. Direction
+    "right" nests the remaining children on the right, so that siblings on the left are remembered;
+    "left" is its mirror image. With `binary` False long rules stay and only ancestors are added.
 
     >>> Markovisation(horizontal=1)
     Markovisation(horizontal=1, vertical=2, direction='right', tags=False, binary=True)

@@ -1,4 +1,4 @@
-"""The partition function of every nonterminal: the weights of all its trees added up."""
+"""The partition function of every nonterminal: the sum of the weights of its trees."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DENSE = 200
 
 
 def log_partitions(table: RuleTable, log_weights: Vector) -> Vector:
-    """log Z of every nonterminal: [nt]; −inf where it has no tree, +inf where the sum diverges.
+    """log Z of every nonterminal: [nt]; −inf without a tree, +inf if the sum diverges.
 
     Z is the least solution of Z(A) = Σ over rules A→α of w(A→α) · Π over B in α of Z(B). Strongly
     connected components are solved from the leaves up, each by Newton's method from below, which

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """A terminal symbol: what stands in a sentence, never the same as a nonterminal of its name.
+    """A terminal symbol, distinct from a nonterminal of the same name.
 
     >>> Terminal("dog")
     Terminal('dog')

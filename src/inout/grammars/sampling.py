@@ -18,9 +18,9 @@ from inout.grammars.grammar import Grammar
 from inout.grammars.tree import PlainTree, Tree, as_nltk
 
 MAX_RULES = 1_000_000
-"""How many rules one tree may use before the drawing of it is given up."""
+"""The maximum number of rules in one tree."""
 
-# Numbers come from the generator in blocks: one by one, each would cost more than the rest.
+# Random numbers are drawn in blocks: single draws would dominate the time.
 _BLOCK = 4096
 
 
@@ -35,9 +35,9 @@ def sample_trees(
 
     Inner nodes are nonterminals, leaves terminals; an empty rule is a node without children. The
     grammar must be proper, and its trees must have total probability 1 and a finite expected
-    size: `grammar.normalised()` makes such a grammar of any whose weights have a finite sum.
+    size: `grammar.normalised()` makes such a grammar from any whose weights have a finite sum.
     `generator` makes them reproducible (by default torch's own is used); with the same seed, the
-    first trees are the same whatever n is. O(rules of the trees).
+    first trees are the same for every n. O(rules of the trees).
 
     >>> grammar = Grammar.from_text("S -> 'a' S [0.5] | 'b' [0.5]")
     >>> generator = torch.Generator().manual_seed(4)
@@ -120,7 +120,7 @@ def _choices(grammar: Grammar) -> dict[str, tuple[list[float], list[int]]]:
 
 
 def check_samplable(grammar: Grammar) -> None:
-    """Raise an ArgumentError that says why, and what helps, where trees cannot be drawn."""
+    """Raise an ArgumentError with reason and remedy if trees cannot be drawn."""
     found = consistency(grammar)
     if not found.proper:
         raise ArgumentError(

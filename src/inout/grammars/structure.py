@@ -1,4 +1,4 @@
-"""What the rules alone say, without weights: which symbols derive what, and where cycles are.
+"""Properties of the rules without weights: which symbols derive what, and cycles.
 
 A rule of weight zero is a rule here: it may get another weight.
 """
@@ -19,7 +19,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class UnaryCycle:
-    """Nonterminals that derive each other over the same words, again and again.
+    """Nonterminals that derive each other over the same words.
 
     `rules` are the numbers of the rules of one shortest cycle, through the first of them.
     """
@@ -64,7 +64,7 @@ def reachable(table: RuleTable, rules: Mask | None = None) -> Mask:
 
 
 def useful_rules(table: RuleTable, rules: Mask | None = None) -> Mask:
-    """Which rules stand in some tree of the grammar (with these rules alone): [r]. Linear time."""
+    """Which rules are used in some tree of the grammar (with these rules alone): [r]. Linear."""
     good = rules_within(table, productive(table, rules))
     if rules is not None:
         good &= rules

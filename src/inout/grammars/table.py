@@ -20,8 +20,8 @@ _Array = TypeVar("_Array", bound=np.ndarray)
 class RuleTable(Sequence[Rule]):
     """Distinct rules in order, stored as numbers; `Rule` objects are made lazily.
 
-    Nonterminals and terminals are numbered in the order in which the rules name them, but the
-    start symbol is nonterminal 0. In `rhs` the number n ≥ 0 is nonterminal n and −1−n terminal n.
+    Nonterminals and terminals are numbered in order of first use, except that the start symbol
+    is nonterminal 0. In `rhs` the number n ≥ 0 is nonterminal n and −1−n terminal n.
     r rules with t right-side symbols take 12 r + 4 t bytes and the text of the symbols.
 
     >>> table = RuleTable.of("S", [Rule("S", ("S", Terminal("a"))), Rule("S", ())])
@@ -173,7 +173,7 @@ class TableBuilder:
         return self.nonterminal(symbol)
 
     def add(self, lhs: int, rhs: tuple[int, ...]) -> int | None:
-        """None for a new rule; for one that is here already, its number."""
+        """None for a new rule; the number of a duplicate."""
         first = self._rules.setdefault((lhs, *rhs), number := len(self._rules))
         return None if first == number else first
 

@@ -1,4 +1,4 @@
-"""`Tree`, of treebanks and parsers: nltk's, or plain ones, which are there without nltk."""
+"""`Tree`, of treebanks and parsers: nltk's, or plain ones, which do not need nltk."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ else:
 
 
 class PlainTree(list[Any]):
-    """A label and children, which are trees and words: as much of `nltk.Tree` as is needed here.
+    """A label and children, which are trees and words: a minimal `nltk.Tree`.
 
-    Functions on trees give trees of the kind that they get.
+    Functions on trees return the kind of tree they are given.
 
     >>> tree = PlainTree("NP", [PlainTree("DT", ["the"]), PlainTree("NN", ["dog"])])
     >>> tree.label(), len(tree)

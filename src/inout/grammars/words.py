@@ -1,4 +1,4 @@
-"""Classes of unknown words by their looks, and the vocabulary that knows which words are rare.
+"""Classes of unknown words by their form, and the vocabulary of known words.
 
 The features are those of the Berkeley parser's signatures (Petrov, Barrett, Thibaux & Klein 2006):
 capitals, the beginning of the sentence, digits, hyphens, some English suffixes.
@@ -84,7 +84,7 @@ def _case(word: str, capitals: int, first: bool, known_lowercase: bool) -> str:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words that stand for themselves; all others stand for their class.
+    """The known words; all others are replaced by their class.
 
     >>> sentences = [["the", "cat", "walked"], ["the", "cat", "talked"], ["the", "dog", "ran"]]
     >>> vocabulary = Vocabulary.from_sentences(sentences, threshold=1)
@@ -95,7 +95,7 @@ class Vocabulary:
     """
 
     words: frozenset[str]
-    """Words that stand for themselves: in a corpus, those seen more often than the threshold."""
+    """Known words: in a corpus, those seen more often than the threshold."""
 
     classes: Mapping[str, int] = field(default_factory=dict)
     """How often each class was seen among the rare words of the corpus; 0 where unknown."""
@@ -157,9 +157,9 @@ class Vocabulary:
     def class_of(self, word: str, *, first: bool = False) -> str:
         """The class of a word, as if it were unknown.
 
-        A class that no rare word of the corpus had says nothing: features are taken off its end
-        until one is left that was seen, and if none was, it is the commonest class (among equally
-        common ones, that with the fewest features).
+        If no rare word of the corpus had that class, features are dropped from its end until it is
+        one that was seen; if there is none, it is the commonest class (ties go to the fewest
+        features).
         """
         known_lowercase = word.lower() in self.words
         name = signature(word, first=first, known_lowercase=known_lowercase, options=self.options)
@@ -175,8 +175,7 @@ class Vocabulary:
     def replace(self, words: Sequence[str]) -> list[str]:
         """The sentence with classes in place of the unknown words.
 
-        What is a class already stays, as in a sentence that was replaced before, or drawn from a
-        grammar.
+        Classes are kept, as in a sentence that was replaced before, or sampled from a grammar.
         """
         return [
             word if self._stays(word) else self.class_of(word, first=position == 0)
@@ -184,7 +183,7 @@ class Vocabulary:
         ]
 
     def unknown(self, words: Sequence[str]) -> list[str]:
-        """The words of the sentence that stand for their class, in order."""
+        """The unknown words of the sentence, in order."""
         return [word for word in words if not self._stays(word)]
 
     def _stays(self, word: str) -> bool:

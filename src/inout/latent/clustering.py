@@ -36,10 +36,10 @@ def cluster_nodes(
 ) -> Numbers:
     """A latent value for each node [v], from a vector for each node [v d]: k-means.
 
-    The nodes of each nonterminal are clustered on their own, into `sizes[a]` values, fewer where
-    fewer vectors differ. Centres begin as k-means++ draws them (Arthur & Vassilvitskii 2007);
-    `generator` makes them reproducible, by default torch's own is used.
-    Vectors as they are: what is to weigh more must be larger. O(nodes · m · d · iterations).
+    The nodes of each nonterminal are clustered separately, into `sizes[a]` values, or fewer if
+    there are fewer distinct vectors. Centres are initialised by k-means++ (Arthur & Vassilvitskii
+    2007); `generator` makes them reproducible, by default torch's own is used.
+    Vectors are not rescaled. O(nodes · m · d · iterations).
 
     >>> from nltk.tree import Tree
     >>> trees = SkeletalTrees.of([Tree.fromstring("(S (A x) (S (A y) (A x)))")])
@@ -73,9 +73,9 @@ def clustered_model(
 ) -> LPCFG:
     """Relative frequencies of trees whose nodes have the given latent values [v].
 
-    The share `smoothing` of each distribution is that of `treebank_model`, where all values are
-    alike: no parameter of a rule that occurs is then zero, which EM could not change. A value
-    without nodes has the latter alone.
+    Each distribution is mixed with a share `smoothing` of `treebank_model`, where all values are
+    alike, so that no parameter of a seen rule is zero, which EM could not change. A value without
+    nodes has only the latter.
     """
     if not 0 <= smoothing <= 1:
         raise ArgumentError("smoothing", f"must be from 0 to 1. Got {smoothing!r:.80}")

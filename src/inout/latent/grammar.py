@@ -32,7 +32,7 @@ class LatentGrammar:
 
     vocabulary: Vocabulary
     training: dict[str, Any] = field(default_factory=dict)
-    """How it was made: plain data for people."""
+    """Training options, for information only."""
 
     def __post_init__(self) -> None:
         if (self.skeletal.sizes != 1).any():

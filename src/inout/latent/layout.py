@@ -1,4 +1,4 @@
-"""`Layout`: where the parameters of a latent-variable grammar lie in one vector."""
+"""`Layout`: the places of a latent-variable grammar's parameters in one vector."""
 
 from __future__ import annotations
 

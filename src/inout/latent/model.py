@@ -28,10 +28,10 @@ Trees = SkeletalTrees | Sequence[Tree]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LPCFG:
-    """Skeletal rules with a vector or a block of real numbers each (Cohen et al. 2012, fig. 4).
+    """Skeletal rules, each with a vector or a block of real numbers (Cohen et al. 2012, fig. 4).
 
-    The parameters need not be probabilities, and may be negative: those of spectral learning are
-    right up to a change of basis for each nonterminal only (theorem 1). A model of probabilities
+    The parameters need not be probabilities, and may be negative: spectral learning determines
+    them only up to a change of basis for each nonterminal (theorem 1). A model of probabilities
     can be trained by `inout.em`, which takes skeletal trees as its corpus.
 
     >>> from nltk.tree import Tree

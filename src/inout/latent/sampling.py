@@ -32,7 +32,7 @@ def sample_trees(
     generator: torch.Generator | None = None,
     max_nodes: int = MAX_NODES,
 ) -> SkeletalTrees:
-    """n independent trees, each with its probability; the latent values are not kept.
+    """n independent trees, drawn with their probabilities, without latent values.
 
     `generator` makes them reproducible; by default torch's own is used. The parameters must be
     probabilities. O(log p) for each node, in steps of whole levels.

@@ -14,8 +14,8 @@ def smoothed(model: LPCFG, *, share: float = 0.01, lexical: float = 0.1) -> LPCF
 
     p'(a_h → β) = (1 - share) · p(a_h → β) + share · Σ_k p(a_k → β) / m_a for binary rules, and the
     same with `lexical` for words; roots stay (Petrov et al. 2006, section 2.4). A value whose
-    nonterminal has rules of both kinds would not keep its sum: its rules are scaled to the sum
-    they had. A value that has no rules at all stays without.
+    nonterminal has rules of both kinds would not keep its sum: its rules are rescaled to it. A
+    value without rules stays without.
 
     >>> from inout.latent.layout import Layout
     >>> from inout.latent.skeleton import Skeleton

@@ -40,8 +40,8 @@ def treebank_model(trees: SkeletalTrees, sizes: Sizes = 1) -> LPCFG:
     """Relative frequencies of roots and rules; all latent values of a nonterminal are alike.
 
     A rule of a nonterminal without nodes has probability 0. The probability of a tree does not
-    depend on the sizes, for the values of children share what their rule has. EM cannot tell the
-    values apart either: `random_model` and `split` start it.
+    depend on the sizes, because the values of children share the probability of their rule. EM
+    cannot separate identical values: start it from `random_model` or `split`.
     """
     skeleton, layout = trees.skeleton, Layout(trees.skeleton, sizes)
     sizes = layout.sizes
@@ -67,7 +67,7 @@ def treebank_model(trees: SkeletalTrees, sizes: Sizes = 1) -> LPCFG:
 def random_model(
     trees: SkeletalTrees, sizes: Sizes, generator: torch.Generator | None = None
 ) -> LPCFG:
-    """The treebank's probabilities, times random shares, normalised (Matsuzaki et al. 2005).
+    """The treebank's probabilities, times random factors, normalised (Matsuzaki et al. 2005).
 
     The shares are exponential variates: without the treebank, each distribution would be drawn
     uniformly from all. `generator` makes them reproducible; by default torch's own is used.
@@ -87,15 +87,15 @@ def split(
     noise: float = 0.01,
     sizes: Sizes | None = None,
 ) -> LPCFG:
-    """The model with each latent value in two that are alike, but for noise (Petrov et al. 2006).
+    """The model with each latent value split into two, equal up to noise (Petrov et al. 2006).
 
     With `sizes`, a nonterminal gets that many values, at least those it has: value h of the new
     ones is a copy of value h mod m of the old. Children of a value with k copies choose each with
-    1/k of its probability, so the probabilities of trees stay as they are. Then every parameter is
-    multiplied by a number between 1 - noise and 1 + noise, drawn uniformly, and each distribution
-    gets back the sum it had. EM needs this noise: copies that are alike stay alike. It leaves them
-    slowly, so `em` takes a tolerance of 0 here, and a number of iterations. `generator` makes the
-    noise reproducible; by default torch's own is used.
+    1/k of its probability, so the probabilities of trees do not change. Then every parameter is
+    multiplied by a uniform number between 1 - noise and 1 + noise, and each distribution is
+    rescaled to its sum. EM needs this noise: identical copies stay identical. It separates them
+    slowly, so use `em` with tolerance 0 and a number of iterations. `generator` makes the noise
+    reproducible; by default torch's own is used.
     """
     source = checked_generator(generator)
     expect(0 <= noise < 1, "noise", "must be at least 0 and below 1", noise)

@@ -41,9 +41,9 @@ class TrainingSet:
         *,
         unknown_threshold: int = 1,
     ) -> TrainingSet:
-        """The training set of a treebank; see `skeletal_tree` for what becomes of a tree.
+        """The training set of a treebank; its trees are converted by `skeletal_tree`.
 
-        Words seen at most `unknown_threshold` times give way to their class (UNK-LC-ed).
+        Words seen at most `unknown_threshold` times are replaced by their class (UNK-LC-ed).
         """
         made = list(skeletal_trees(trees, markovisation))
         if not made:

@@ -32,15 +32,15 @@ def skeletal_tree(tree: Tree, markovisation: Markovisation = FORGETFUL) -> Tree 
     """The tree with two children or one word under each node; None if nothing but traces is left.
 
     It is cleaned (`treebank.clean`), loses the root TOP above its sentence, gets one node for each
-    chain of unary rules (S+VP, NP+NN), and is binarised. By default new nodes remember nothing but
-    their parent: what else they should know is for their latent values to find out.
+    chain of unary rules (S+VP, NP+NN), and is binarised. By default new nodes remember only their
+    parent: the rest is left to their latent values.
 
     >>> from nltk.tree import Tree
     >>> tree = Tree.fromstring("(TOP (S (VP (VB see) (NP (DT the) (JJ old) (NN cat)))))")
     >>> print(skeletal_tree(tree))
     (S+VP (VB see) (NP (DT the) (NP|<> (JJ old) (NN cat))))
 
-    A plus in a label of the treebank is written as a full-width one (`P＋D`) until the way back.
+    A plus sign in a label of the treebank is replaced by a full-width one (`P＋D`).
     """
     if not markovisation.binary:
         raise ArgumentError("markovisation", "must be binary: latent models know no longer rules")
@@ -100,7 +100,7 @@ def with_words(tree: Tree, words: Sequence[str]) -> Tree:
 
 
 def treebank_label(label: str) -> str:
-    """A label of the treebank as it stood there.
+    """The original label of the treebank.
 
     >>> treebank_label("P＋D")
     'P+D'

@@ -36,7 +36,7 @@ class AlignmentStats:
 
     seen: int = 0
     lost: int = 0
-    """Examples whose target was not in the lattice, and that taught nothing."""
+    """Examples whose target was not in the lattice, and which were skipped."""
 
     context_length: float = 0.0
     """Mean number of edges that contexts remember, weighted by their mass, of each example."""
@@ -83,28 +83,28 @@ def fit_alignment(
     letters: Sequence[str] | None = None,
     **settings: Any,
 ) -> AlignmentModel:
-    """The model that explains outputs by inputs, their alignments being hidden.
+    """Train a model of outputs given inputs, with hidden alignments.
 
     Every example moves the weights along equation (7) of Steinhardt & Liang (2015): the features
-    expected given input and output, less those expected given the input. The strategies (section
+    expected given input and output, minus those expected given the input. The strategies (section
     6) differ in where the expectations are taken:
 
     - contexts: in contexts of `size` selected by the model (RCMS), which cover everything;
-    - model: in a beam of the model; what is not in it teaches nothing;
+    - model: in a beam of the model; examples outside it are skipped;
     - target: given the output in a beam of what spells it, else in a beam of the model;
     - hybrid: in one beam, the union of both at every step;
     - forced: a bigram model with exact inference is trained first, its best alignments are taken
       for true, and a beam is trained on them.
 
-    A weight changes by step · g / (delta + √Σ g²), g being its gradient, the sum over all of them
-    so far. The edges of unlikely alignments have small gradients, which count like those of certain
-    ones where `delta` is smaller yet (the paper's is 1e-4). With thousands of examples contexts
-    learn still better with 1 than with 0.1.
+    A weight changes by step · g / (delta + √Σ g²), where g is its gradient and the sum is over all
+    steps so far. The edges of unlikely alignments have small gradients, which count like those of
+    certain ones if `delta` is even smaller (the paper's is 1e-4). With thousands of examples
+    contexts learn even better with 1 than with 0.1.
 
-    `order`: n-grams up to this length have weights, or `only_longest`; one gets its weights where
-    its gradient is beyond ±least. By default `symbols` and `letters` are those of the
-    examples. `settings` are those of `AlignmentSettings`. `generator` draws the order of each
-    epoch, by default one with seed 0; `after(seen, model, stats)` is called after each example.
+    `order`: n-grams up to this length have weights, or `only_longest`; an n-gram gets a weight once
+    its gradient exceeds ±least. By default `symbols` and `letters` are those of the examples.
+    `settings` are those of `AlignmentSettings`. `generator` draws the order of each epoch, by
+    default one with seed 0; `after(seen, model, stats)` is called after each example.
 
     >>> inputs, outputs = [["A", "B"], ["B"], ["B", "A"]], ["xyy", "yy", "yyx"]
     >>> model = fit_alignment(inputs, outputs, order=2, epochs=10)

@@ -19,7 +19,7 @@ from inout.learning.model import Parameters, as_array
 
 
 def checked_corpus(corpus: Any) -> Sized:
-    """The corpus, which can be counted and gone through more than once, with something in it."""
+    """The corpus as a non-empty collection that can be iterated repeatedly."""
     sentences: Any = corpus
     # What has a length and no items, as `SkeletalTrees`, is its model's to go through.
     if isinstance(corpus, Iterable) or not isinstance(corpus, Sized):
@@ -33,7 +33,7 @@ def checked_corpus(corpus: Any) -> Sized:
 
 
 def checked_array(name: str, values: Any, wanted: str) -> NDArray[np.float64]:
-    """A float64 copy of numbers of any kind; anything else is refused, by that name."""
+    """A float64 copy of numbers of any kind; anything else is an error about `name`."""
     if isinstance(values, Tensor):
         values = values.detach().cpu().numpy()
     try:
@@ -93,7 +93,7 @@ def checked_number(name: str, value: Any, least: float, *, above: bool = False) 
 
 
 def generator_or_fixed(generator: Any) -> torch.Generator:
-    """The caller's generator, or one with seed 0: what trains gives the same model every time."""
+    """The caller's generator, or one with seed 0, so that training is reproducible."""
     return torch.Generator().manual_seed(0) if generator is None else checked_generator(generator)
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints: the state of a training run in one file, written whole, read only by the same run.
+"""Checkpoints: the state of a training run in one file, written atomically, for that run only.
 
 A file is safetensors: the tensors of the state, and in its header, as JSON, everything else and
 the *identity* of the run, which is a digest of each thing that the result depends on.

@@ -68,10 +68,10 @@ def fit_conditional(
     """The weights w [p] that maximise observed · w - Σ frequency · log Z(w) - l2/2 |w|².
 
     `log_partition` gives log Z [b] of each sentence as a differentiable function of w, `observed`
-    how often the analyses of the treebank use each parameter, in all. The first two terms are
+    the total count of each parameter in the analyses of the treebank. The first two terms are
     then the conditional log-likelihood of these analyses, and their gradient is observed minus
     expected counts. The objective is concave: there is one maximum. Weights start at `initial`
-    (0 by default); one of -inf stays.
+    (0 by default); weights of -inf stay.
 
     `method` is "lbfgs", with a line search: the objective never falls, which is checked; or
     "adam" with its `learning_rate`, where the best weights seen are returned. It ends when the

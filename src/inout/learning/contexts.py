@@ -46,26 +46,25 @@ def fit_contexts(
     every: int | None = None,
     after: After | None = None,
 ) -> ContextModel:
-    """The model that maximises Σ log p(tags | sequence), contexts being selected on the way.
+    """Train a model to maximise Σ log p(tags | sequence), selecting contexts along the way.
 
     A sequence is a list of positions, each a mapping from features to values or a list of
     features; or an array [n, d]. `order`, `size`, `memory` ("order": as much as n-grams of this
     order and `history_features` need), `beam`, `shorter` and `end` are those of `Settings`.
     `history_features` are functions of the labels before a position: see `HistoryFeature`.
 
-    "adagrad": for each sequence, in an order drawn from `generator` in each epoch (by default one
-    with seed 0), contexts are selected and one step is made along the gradient: the features of
-    the tags minus those expected. A weight changes by step · g / (delta + √Σ g²), g being its
-    gradient, the sum over all of them so far; the smaller `delta`, the more is learned from what
-    is rare. "lbfgs": in each epoch contexts are selected for all sequences, then all weights are
-    optimised with these contexts, less l2/2 · |weights|².
+    "adagrad": for each sequence, in a random order (by `generator`, by default one with seed 0),
+    contexts are selected and one step is taken along the gradient: the features of the tags minus
+    those expected. A weight changes by step · g / (delta + √Σ g²), where g is its gradient and the
+    sum is over all steps so far; a smaller `delta` learns more from rare features. "lbfgs":
+    in each epoch contexts are selected for all sequences, then all weights are optimised with
+    these contexts and the penalty l2/2 · |weights|².
 
-    In a beam nothing has probability unless it is in the beam. Tags that fall out of it still
-    count with all their features, as usual; with `learn_escape` they go into ⋆…⋆ instead, at a
-    cost that is learned.
+    With a beam, only histories in the beam have probability. Tags outside it still count with all
+    their features; with `learn_escape` they use ⋆…⋆ instead, at a learned cost.
 
-    `after` is called after `every` examples (by default once an epoch) with what happened and
-    the model so far, whose weights go on changing: `copy` keeps them as they are.
+    `after` is called after `every` examples (by default once per epoch) with the progress and the
+    current model, whose weights keep changing: `copy` it to keep it.
 
     Time for an epoch: O(positions · size · labels).
 

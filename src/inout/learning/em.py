@@ -90,13 +90,13 @@ def em(
     resume: bool = False,
     progress: bool | Callback = False,
 ) -> EMResult[Model]:
-    """The model with parameters at a local maximum of Σ frequency · log Z over the corpus.
+    """Train a model to a local maximum of Σ frequency · log Z over the corpus.
 
-    Each iteration takes the gradient of the log-likelihood in the log-weights, which are the
-    expected counts, adds those of the `prior`, and divides by the sum in each distribution. The
-    log-likelihood (with a prior: the log-posterior) never falls. That is checked, and a fall
-    beyond rounding raises `TrainingError` with the number of the iteration. It ends when
-    the relative change is at most `tolerance`, or after `max_iterations`.
+    Each iteration computes the expected counts, which are the gradient of the log-likelihood in
+    the log-weights, adds those of the `prior`, and normalises them in each distribution. The
+    log-likelihood (with a prior: the log-posterior) never falls; a decrease beyond rounding raises
+    `TrainingError` with the iteration number. It ends when the relative change is at most
+    `tolerance`, or after `max_iterations`.
 
     It starts from the model's own weights, then from each of `starts` (log-weights [p] or models),
     then from `restarts` random points, drawn uniformly with the `generator` (by default torch's
@@ -105,9 +105,9 @@ def em(
     stays zero. A distribution that is never used keeps its weights, unless a prior changes them.
     Sentences without analysis are left out, and listed in the result.
 
-    With `checkpoint` the state is written to that file after every iteration; `resume=True` goes
-    on from there and gives the result of an undisturbed run, bit for bit. `progress` is a function
-    of `Progress`, or True for a bar on the terminal.
+    With `checkpoint` the state is written to that file after every iteration; `resume=True`
+    continues from there and gives the result of an uninterrupted run, bit for bit. `progress` is a
+    function of `Progress`, or True for a bar on the terminal.
 
     Time: one log Z with gradient per iteration.
 
@@ -179,7 +179,7 @@ class _Settings:
         return bool((self.pseudo_counts < 0).any())
 
     def identity(self, model: GenerativeModel, sentences: Sized) -> dict[str, str]:
-        """What tells this run from others."""
+        """The identity of this run."""
         return {
             "model": model_digest(model, self.parameters),
             "corpus": digest(sentences),
@@ -271,7 +271,7 @@ class _Training:
         self.clock = Clock(settings.tolerance, settings.max_iterations, settings.num_runs)
 
     def go_on(self, state: dict[str, Any] | None, tell: Callback) -> None:
-        """Do what is left to be done: everything, or what the state of a checkpoint lacks."""
+        """Run everything, or what the state of a checkpoint lacks."""
         run = None if state is None else self._restore(state)
         while len(self.finished) < self.settings.num_runs:
             if run is None:
@@ -314,7 +314,7 @@ class _Training:
                 raise TrainingError("no sentence of the corpus has an analysis under the model")
         else:
             self._refuse_losses(run, found, log_weights, objective)
-            # A step that dropped parameters is no reason to stop: it changed what is maximised.
+            # A step that dropped parameters is no reason to stop: it changed the objective.
             changed = objective - run.objectives[-1]
             run.converged = not _drops(run.log_weights, log_weights, settings) and (
                 changed <= max(settings.tolerance * abs(objective), found.noise)

@@ -28,10 +28,10 @@ _BATCH = 2**21
 
 
 class HiddenMarkovModel:
-    """Sequences of symbols that hidden states emit; a sequence is as long as it is.
+    """Sequences of symbols emitted by hidden states, given their lengths.
 
     `initial` [s], `transition` [s s] (from, to) and `emission` [s v] are log-probabilities. A
-    corpus is a list of sequences of symbol numbers. The parameters stand in `log_weights` in this
+    corpus is a list of sequences of symbol numbers. `log_weights` has the parameters in this
     order; each row is a distribution. `HMM` has the queries about the states of given sequences.
 
     >>> import torch
@@ -69,7 +69,7 @@ class HiddenMarkovModel:
     def random(
         states: int, symbols: int, *, generator: torch.Generator | None = None
     ) -> HiddenMarkovModel:
-        """A model whose distributions are drawn uniformly from all of that size.
+        """A model whose distributions are drawn uniformly.
 
         `generator` makes them reproducible; by default torch's own is used.
         """

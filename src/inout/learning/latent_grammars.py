@@ -40,11 +40,11 @@ def fit_latent_grammar(
     progress: bool | Callback = False,
     **options: Any,
 ) -> LatentGrammar:
-    """The grammar of a treebank with up to `latent` values for each nonterminal.
+    """Train a grammar on a treebank, with up to `latent` values per nonterminal.
 
     spectral: by the method of moments, in one pass (`inout.latent.fit_spectral`, which has the
-    options). em: by `fit_latent_em`, which has the options. `generator` draws what is random, by
-    default one with a fixed seed. Both can be parsed with:
+    options). em: by `fit_latent_em`, which has the options. `generator` is the source of
+    randomness, by default one with a fixed seed. Parse with either:
 
     >>> from nltk.tree import Tree
     >>> trees = [Tree.fromstring("(TOP (S (NP (PRP she)) (VP (VBD ran))))")] * 3
@@ -81,15 +81,15 @@ def fit_latent_em(
     progress: bool | Callback = False,
     after_round: Rounds | None = None,
 ) -> LPCFG:
-    """A model by EM on the trees of a treebank (Matsuzaki et al. 2005), smoothed at the end.
+    """Train a model by EM on the trees of a treebank (Matsuzaki et al. 2005), then smooth it.
 
-    start: "split" doubles the values of the treebank's own grammar again and again, with EM and
+    start: "split" doubles the values of the treebank's own grammar repeatedly, with EM and
     smoothing in between (Petrov et al. 2006, without merging); "random" starts from the full
-    number with random shares, and from `restarts` further points; "spectral" starts from clusters
-    of the vectors that spectral learning finds for the nodes. `iterations` are those of EM after
-    each split, or in all. `smoothing` and `lexical_smoothing`: see `latent.smoothed`. `support`:
-    see `latent_sizes`. `after_round(model, latent)` hears of each smoothed model. `generator` draws
-    what is random, by default one with seed 0.
+    number with random weights, and from `restarts` more points; "spectral" starts from clusters
+    of the nodes' spectral vectors. `iterations` are those of EM per split, or in total.
+    `smoothing` and `lexical_smoothing`: see `latent.smoothed`. `support`: see `latent_sizes`.
+    `after_round(model, latent)` is called with each smoothed model. `generator` is the source of
+    randomness, by default one with seed 0.
     """
     at_least("latent", latent, 1)
     if restarts and start != "random":

@@ -1,4 +1,4 @@
-"""`GenerativeModel`: what a model must offer to be trained by EM, and its parameters in arrays."""
+"""`GenerativeModel`: the interface of models that EM can train, and their parameters in arrays."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ Own = TypeVar("Own")  # typing.Self, which beartype does not take here
 class GenerativeModel(Protocol):
     """A model whose parameters are probabilities, and whose log Z of a sentence is differentiable.
 
-    That is all EM needs: the gradient of Σ log Z is the expected number of times that each
-    parameter is used (Eisner 2016, section 3), and the maximisation divides these numbers by
-    their sum in each distribution.
+    That is all EM needs: the gradient of Σ log Z is the expected count of each parameter (Eisner
+    2016, section 3), and the M step normalises these counts in each distribution.
 
-    Two further methods are used where a model has them. `lengths(corpus)` gives the number of
+    Two further methods are optional. `lengths(corpus)` gives the number of
     words of each sentence (by default `len(sentence)`), for the perplexity. `fingerprint()` gives
     a text that differs from that of every other model, for checkpoints (by default the text of
     a grammar's rules; of other models the name of the class and the parameters).
@@ -46,7 +45,7 @@ class GenerativeModel(Protocol):
     def likelihood(self, corpus: Any) -> LogPartitions:
         """A function of the parameters [p] that gives log Z of every sentence [b].
 
-        What does not depend on the parameters is done here, once. -inf stands for a sentence that
+        Everything independent of the parameters is computed here, once. -inf means that a sentence
         has no analysis.
         """
 

@@ -38,11 +38,10 @@ class Dirichlet:
     EM then finds a maximum of log-likelihood + Σ (alpha - 1) log weight (the density up to
     a constant). The maximisation adds alpha - 1 to the expected counts.
 
-    Where alpha < 1 the density is infinite wherever a weight is zero, so that there is no
-    maximum to speak of. What is done then is what the limit suggests: a parameter whose expected
-    count is at most 1 - alpha is dropped for good, unless that would leave nothing of its
-    distribution, which then stays as it is. Steps that drop something change what is maximised;
-    the objective is comparable, and is compared, only between the others.
+    If alpha < 1 the density is infinite wherever a weight is zero, so there is no maximum.
+    Instead, as in the limit, a parameter whose expected count is at most 1 - alpha is dropped for
+    good, unless nothing would be left of its distribution, which then stays unchanged. Steps that
+    drop parameters change the objective; it is compared only between the others.
     """
 
     alpha: Numbers

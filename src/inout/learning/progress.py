@@ -1,4 +1,4 @@
-"""How far training is: what callbacks are told, and a bar on the terminal."""
+"""The progress of training: the argument of callbacks, and a bar on the terminal."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Clock:
 
 @contextmanager
 def reporter(progress: bool | Callback, name: str) -> Iterator[Callback]:
-    """The function to tell: the caller's, or one that moves a bar on stderr, if a terminal."""
+    """The callback: the caller's, or one that moves a bar on stderr, if that is a terminal."""
     if callable(progress):
         yield progress
         return
@@ -94,7 +94,7 @@ def reporter(progress: bool | Callback, name: str) -> Iterator[Callback]:
 
 
 def _ignore(progress: Progress) -> None:
-    """Nobody wants to know."""
+    """Does nothing."""
 
 
 @contextmanager
@@ -135,7 +135,7 @@ def _bar(name: str) -> Iterator[Callback]:
 def describe(progress: Progress, width: int = 100) -> str:
     """One line: iteration, log-likelihood, perplexity for each word, time left.
 
-    Where that is wider than `width`, what matters least is left out.
+    If that is wider than `width`, the least important parts are left out.
 
     >>> progress = Progress(0, 1, 7, 100, -1234.5, -1234.5, 12.25, 20, 65.0)
     >>> describe(progress)

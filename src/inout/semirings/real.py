@@ -1,4 +1,4 @@
-"""The real semiring: signed or complex numbers, as they are."""
+"""The real semiring: signed or complex numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any algebra with an exponent beside every element: no overflow, no underflow, signs kept."""
+"""Any algebra with an exponent per element: no overflow, no underflow, signs preserved."""
 
 from __future__ import annotations
 

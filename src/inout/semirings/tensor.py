@@ -1,4 +1,4 @@
-"""What the semirings whose batches are single torch tensors have in common."""
+"""The common part of semirings whose batches are single torch tensors."""
 
 from __future__ import annotations
 

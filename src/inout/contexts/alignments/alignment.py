@@ -16,7 +16,7 @@ NEXT, SAME, SHARE = (1, 1), (0, 1), (1, 0)
 
 @dataclass(frozen=True)
 class Alignment:
-    """A monotone alignment of two strings: edges that do not cross and leave no symbol alone.
+    """A monotone alignment of two strings: non-crossing edges that cover every symbol.
 
     Edge (i, k) links symbol i of the input with letter k of the output. Listed in order such
     edges are a path from (0, 0) to the last symbols, each step of which goes on by one in the

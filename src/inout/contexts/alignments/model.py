@@ -38,7 +38,7 @@ _KEY, _WHAT = "inout-alignment", "alignment model"
 
 @dataclass(frozen=True)
 class AlignedOutput:
-    """An output with its best alignment; both None where the beam lost every alignment."""
+    """An output with its best alignment; both None if the beam lost every alignment."""
 
     output: tuple[str, ...]
     log_probability: float
@@ -136,8 +136,8 @@ class AlignmentModel:
     ) -> list[AlignedOutput]:
         """The most probable output of each input, with its best alignment.
 
-        It is looked for among the outputs of so many `candidates`, the best paths (outputs with
-        alignments); the probability of an output is the sum over all its alignments.
+        It is chosen among the outputs of the `candidates` best paths (outputs with alignments); the
+        probability of an output is the sum over all its alignments.
         """
         found: list[AlignedOutput] = []
         for start in range(0, len(inputs), CHUNK):
@@ -195,7 +195,7 @@ class AlignmentModel:
     def log_likelihood(
         self, inputs: Sequence[Sequence[str]], outputs: Sequence[Sequence[str]]
     ) -> Float[np.ndarray, " b"]:
-        """log p(output | input) of each pair; -inf where there is no alignment."""
+        """log p(output | input) of each pair; -inf if there is no alignment."""
         _same_number(inputs, outputs)
         found = []
         for start in range(0, len(inputs), CHUNK):

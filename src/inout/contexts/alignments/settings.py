@@ -22,7 +22,7 @@ class AlignmentSettings:
     """Most edges that a context remembers."""
 
     beam: bool = False
-    """Beam search: only whole strings are remembered, and what falls off is lost."""
+    """Beam search: only whole strings are remembered, and the others are dropped."""
 
     escape: float = 0.0
     """Added to the score of what follows a context that remembers nothing; a beam's is -inf."""

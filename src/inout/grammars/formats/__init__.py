@@ -1,4 +1,4 @@
-"""Texts of grammars: four formats, told apart by their content."""
+"""Text formats of grammars: four formats, detected from the content."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def detect(source: Source) -> Format:
 
 
 def _by_line(line: str, fields: list[str]) -> Format | None:
-    """The format that one line shows, or None where it shows none."""
+    """The format that one line indicates, or None."""
     if fields[0][0] in "#%":
         return "lines" if fields[0] in ("%weights", "%nonterminals") else None
     arrow = len(fields) > 1 and fields[1] == "->"

@@ -1,4 +1,4 @@
-"""`Collector`: what every reader does with the rules it finds."""
+"""`Collector`: gathers the rules that a reader finds."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Collector(TableBuilder):
             )
 
     def declare_start(self, name: str, place: int) -> None:
-        """Take the start symbol that the text declares at `place`."""
+        """Record the start symbol declared at `place`."""
         if self._declared is not None:
             line = self._source.line_number(self._declared[1])
             raise self._source.error(place, f"the start symbol is already declared on line {line}")

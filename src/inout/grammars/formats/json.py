@@ -22,7 +22,7 @@ _Path = tuple[str | int, ...]
 
 
 class _Wrong(Exception):
-    """What is wrong with the value at a path; becomes an error once its place is found."""
+    """A problem with the value at a path; becomes an error once its place is found."""
 
     def __init__(self, path: _Path, message: str) -> None:
         self.path, self.message = path, message
@@ -64,7 +64,7 @@ def _read(source: Source, data: Any, start: str | None, duplicates: Duplicates) 
         head = collector.nonterminal(lhs)
         codes = tuple(_symbol(collector, s, ("rules", number, 1, i)) for i, s in enumerate(rhs))
         value = _log_weight(weight, ("rules", number, 2))
-        # Places are found only when an error asks for them, so a repeated rule is found here.
+        # Places are computed only for errors, so duplicate rules are detected here.
         first = collector._rules.get((head, *codes))
         if first is not None and duplicates == "error":
             raise _Wrong(("rules", number), f"duplicate of rule {first}, counted from 0")

@@ -93,7 +93,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _check_quotes(source: Source, offset: int, line: str) -> None:
-    """Refuse quotes around a left side, quotes that do not close, and what follows them."""
+    """Refuse quoted left sides, unclosed quotes, and text right after a closing quote."""
     for number, match in enumerate(_TOKEN.finditer(line)):
         place, token = offset + match.start(), match[0]
         if token[0] != '"':

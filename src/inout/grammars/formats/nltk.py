@@ -76,7 +76,7 @@ def _read_left_side(source: Source, collector: Collector, first: int, line: str)
     """The number of the left side, and where in the line its right sides start."""
     left = _LEFT.match(line)
     if left is None or left["name"] == "->":
-        what = "terminals stand on the right only" if line[0] in "'\"" else "found " + line[0]
+        what = "terminals are allowed on the right only" if line[0] in "'\"" else "found " + line[0]
         raise source.error(first, f"expected a nonterminal on the left of a rule; {what}")
     arrow = _ARROW.match(line, left.end())
     if arrow is None:
@@ -135,7 +135,7 @@ def _complaint(line: str, at: int) -> str:
 
 
 def write(table: RuleTable, log_weights: NDArray[np.float64]) -> str:
-    """The rules, one per line, without weights where all are 1.
+    """The rules, one per line, without weights if all are 1.
 
     Raises ArgumentError for symbols that the format cannot express: nonterminals with quotes,
     brackets, bars or blanks, and terminals with both kinds of quotes or with line ends.

@@ -1,4 +1,4 @@
-"""`Source`: the text of a grammar, what it is called, and errors that point into it."""
+"""`Source`: the text of a grammar, its name, and errors that point into it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A text whose lines end in newlines alone, and the name that messages call it by."""
+    """A text with plain newlines, and its name in messages."""
 
     text: str
     name: str
 
     @staticmethod
     def of(text: str, name: str | None) -> Source:
-        """The source of a text as it was read: without a byte order mark and carriage returns."""
+        """The source of a raw text, without byte order mark and carriage returns."""
         if text.startswith("\ufeff"):
             text = text[1:]
         if "\r" in text:
@@ -49,7 +49,7 @@ def shortened(text: str) -> str:
 
 
 def is_number(text: str) -> bool:
-    """Whether `text` is a number as weights are written, or an infinity or NaN."""
+    """Whether `text` is a number in the notation of weights, or an infinity or NaN."""
     return _NUMBER.fullmatch(text) is not None or text.lower().lstrip("+-") in ("inf", "nan")
 
 

@@ -13,9 +13,9 @@ from inout._core.errors import ArgumentError
 def written_weights(log_weights: NDArray[np.float64]) -> list[str]:
     """exp of each log-weight in at most 17 digits, without exponent, which NLTK does not read.
 
-    The fewest digits are taken whose log is the log-weight to the last bit, so that 0.1 is written
-    0.1 and what was read comes back. A weight that no normal float holds raises ArgumentError:
-    written as 0 it would be lost.
+    Uses the fewest digits whose log is exactly the log-weight, so that 0.1 is written as 0.1 and
+    files round-trip. A weight outside the range of normal floats raises ArgumentError: written as
+    0 it would be lost.
     """
     with np.errstate(over="ignore", under="ignore"):
         weights = np.exp(log_weights)
@@ -32,7 +32,7 @@ def written_weights(log_weights: NDArray[np.float64]) -> list[str]:
 
 
 def _tidied(weight: float, log_weight: float) -> float:
-    """The float near `weight` of the fewest digits with exactly this log, if there is one."""
+    """The float near `weight` with the fewest digits and exactly this log, if there is one."""
     if weight == 0:
         return weight
     for digits in (15, 16):

@@ -67,7 +67,7 @@ def _complaint(fields: list[str], line: str) -> str:
 
 
 def write(table: RuleTable, log_weights: NDArray[np.float64]) -> str:
-    """The rules of nonterminals (and empty ones), then those of terminals: each part in order.
+    """The rules of nonterminals (and empty ones), then those of terminals, each in order.
 
     A rule that mixes terminals and nonterminals raises ArgumentError, as do symbols with blanks.
     """

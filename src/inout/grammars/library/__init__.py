@@ -1,7 +1,7 @@
-"""A grammar of English and sentences for it, shipped with the package and written for it.
+"""A grammar of English and sentences for it, written for this package.
 
-`english` is a PCFG of everyday English; `corpus` holds sentences to train a grammar on, and
-`ambiguous` some that mean several things. `english` has a tree for every one of them.
+`english` is a PCFG of everyday English; `corpus` has sentences to train a grammar on, and
+`ambiguous` some ambiguous ones. `english` has a tree for every one of them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def names() -> tuple[str, ...]:
 
 @cache
 def load(name: str) -> Grammar:
-    """The grammar of this name, read once and kept; `ArgumentError` if there is none.
+    """The grammar of this name, cached; `ArgumentError` if there is none.
 
     >>> load("english").start
     'S'

@@ -48,17 +48,17 @@ METHODS = ("viterbi", "min_risk", "max_rule")
 class Analyses:
     """The trees of a sentence under a grammar; `Parser.given` makes it.
 
-    Answers are computed lazily, and charts are kept for the next question.
+    Answers are computed lazily, and charts are cached.
     """
 
     words: Words
     problem: Problem
-    known: tuple[str, ...]  # the words, or the classes that they stand for
+    known: tuple[str, ...]  # the words, or their classes
     constrained: bool = False
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """The words that the grammar does not know, classes aside."""
+        """The words that the grammar does not know, ignoring classes."""
         lexicon = self.problem.form.lexicon
         return tuple(arc.word for arc in arcs_of(self.words) if arc.word not in lexicon)
 
@@ -82,7 +82,7 @@ class Analyses:
         return float(self.problem.passes.log_partition()[0])
 
     def lost_mass(self) -> float:
-        """The share of the weight of all trees that brackets, pruning and beam have taken away.
+        """The share of the weight of all trees that brackets, pruning and beam removed.
 
         Exact: the sentence is parsed once more without them.
         """
@@ -103,7 +103,7 @@ class Analyses:
     def expected_counts(self) -> Float[Tensor, " r"]:
         """The expected number of uses of each rule in a tree of the sentence.
 
-        The gradient of log Z by the log-weights of the rules. Zeros where there is no tree.
+        The gradient of log Z with respect to the rules' log-weights. Zeros without a tree.
         """
         problem = self.problem
         base = problem.base.detach().clone().requires_grad_()
@@ -133,17 +133,17 @@ class Analyses:
             raise ArgumentError(
                 None, "a forest has no brackets, rule_scores, pruning or beam. Got some"
             )
-        # Imported here: the deduction engine takes a while, and few ask for a forest.
+        # Imported here: the deduction engine takes a while, and forests are rare.
         from inout.grammars.parser.forests import forest
 
         return forest(self.problem, arcs_of(self.words), self.known)
 
     def count(self) -> int | float:
-        """The number of trees, whatever the weights of rules: an exact int, or `math.inf`."""
+        """The number of trees, regardless of weights: an exact int, or `math.inf`."""
         return count(self.problem.form, self.problem.compiled)
 
     def parse(self, method: str = "viterbi", label: Label | None = None) -> Parse:
-        """The best tree in the sense of the method: `best`, `max_rule` or `min_risk`."""
+        """The best tree by the given method: `best`, `max_rule` or `min_risk`."""
         if method == "viterbi":
             return self.best()
         if method == "max_rule":
@@ -154,7 +154,7 @@ class Analyses:
         raise ArgumentError("method", f"must be one of {choices}. Got {method!r:.80}")
 
     def best(self) -> Parse:
-        """The tree of the largest weight (Viterbi)."""
+        """The tree with the largest weight (Viterbi)."""
         if self.problem.n == 0:
             return next(iter(self._ranked_empty(1)), self._none())
         return self._of_nodes(best_trees(self.problem.best_passes).nodes[0])
@@ -185,18 +185,18 @@ class Analyses:
     def max_rule(self) -> Parse:
         """The tree with the largest product of the posteriors of its anchored rules.
 
-        Petrov & Klein (2007). A chain of unary rules counts as one, and is the best of its kind.
+        Petrov & Klein (2007). A chain of unary rules counts as one, the best such chain.
         """
         if self.problem.n == 0:
             return self.best()
         return self._of_nodes(max_rule(self.problem.passes).nodes[0])
 
     def min_risk(self, label: Label | None = None) -> Parse:
-        """The tree with the most labelled brackets expected to be right (Goodman 1996).
+        """The tree with the most expected correct labelled brackets (Goodman 1996).
 
         Brackets are those of binary trees: parts of long rules, and symbols without a label, count
-        as brackets when the tree is chosen, and vanish from it. (Were they not counted, labels
-        that are hardly likely would take their places.) Not necessarily a tree of the grammar.
+        as brackets when the tree is chosen, and are then removed. (Otherwise unlikely labels would
+        take their places.) The grammar need not derive it.
         `label` maps the grammar's symbols to the labels that count, None for those that do not.
         """
         if isinstance(self.words, Lattice):
@@ -222,7 +222,7 @@ class Analyses:
         return [self._of_rules(form.original_derivation(d), []) for d in binarised]
 
     def _of_nodes(self, nodes: Nodes, choices: tuple[Choice, Choice] | None = None) -> Parse:
-        """The parse that a kernel's tree stands for, by the best pieces if not told otherwise."""
+        """The parse that a kernel's tree stands for, by default with the best pieces."""
         if not len(nodes):
             return self._none()
         rule, chain = choices or best_choices(self.problem.setting)

@@ -17,7 +17,7 @@ Number = int | float  # an int, or math.inf
 
 
 def count(form: NormalForm, compiled: Compiled) -> Number:
-    """How many trees the only sentence has by the rules, whatever their weights; or math.inf."""
+    """The number of trees of the only sentence, regardless of weights; or math.inf."""
     nulls = null_counts(form)
     if int(compiled.arrays.lengths[0]) == 0:
         return nulls[0]

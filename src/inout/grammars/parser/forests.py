@@ -1,4 +1,4 @@
-"""The trees of a sentence as a `Forest`, for the questions that only a forest answers."""
+"""The trees of a sentence as a `Forest`, for queries that only a forest answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def forest(problem: Problem, arcs: Sequence[Arc], known: Sequence[str]) -> Fores
 
     Rules are the binarised ones. Items are c(symbol, start, end); the facts `binary`, `unary`,
     `lexical` and `empty` begin with the number of the original rule, −1 for the rest of a long
-    rule, whose weight stands at its beginning. CycleError where there are infinitely many trees.
+    rule, whose weight is at its first part. CycleError if there are infinitely many trees.
     """
     form = problem.form
     table, base = form.binarisation.table, problem.base

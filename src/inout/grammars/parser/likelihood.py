@@ -18,7 +18,7 @@ from inout.kernels.sparse.op import Foresight, log_partition
 
 
 class Likelihood:
-    """The log of the weights of all trees of each sentence, sentences compiled once.
+    """log Z of each sentence as a function of the weights; sentences are compiled once.
 
     Called with log-weights [r] it gives log Z [b], −inf for sentences without a tree. Its gradient
     is expected counts, by an inside and an outside pass of each sentence, on all cores. O(entries)

@@ -19,10 +19,10 @@ Columns = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Marginals:
-    """How many nodes and rules to expect over each span of at least one word.
+    """Expected numbers of nodes and rules over each span of at least one word.
 
-    Probabilities, but for cycles of unary rules, which may put a label over a span twice. Spans
-    i..j leave out word j. Empty constituents have no span and are left out.
+    These are probabilities, except with unary cycles, which may put a label over a span twice.
+    Spans i..j exclude word j. Empty constituents have no span and are left out.
     """
 
     _problem: Problem
@@ -34,7 +34,7 @@ class Marginals:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The nonterminals that stand in some tree of the grammar."""
+        """The nonterminals used in some tree of the grammar."""
         form = self._problem.form
         names = zip(form.table.nonterminals, form.is_original, strict=True)
         return tuple(name for name, own in names if own)
@@ -46,7 +46,7 @@ class Marginals:
 
     @lazy_property
     def other_counts(self) -> Vector:
-        """The expected number [n n+1] of parts of long rules, which are no constituents."""
+        """The expected number [n n+1] of parts of long rules, which are not constituents."""
         counts: Vector = self._nodes(~self._problem.form.is_original).sum(axis=2)
         return counts
 
@@ -78,7 +78,7 @@ class Marginals:
 
     @lazy_property
     def tags(self) -> dict[tuple[str | None, int, int], float]:
-        """How likely a word over a span is right below a label and alone there.
+        """The probability that a word is the only child of a label.
 
         None stands for all rules that have the word beside other symbols.
         """

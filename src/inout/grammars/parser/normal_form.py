@@ -1,4 +1,4 @@
-"""`NormalForm`: a grammar as the parsing kernels want it, made once from the rules alone."""
+"""`NormalForm`: a grammar compiled for the parsing kernels, once, from the rules alone."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class FormWeights(NamedTuple):
 
 
 class NormalForm:
-    """Binary rules, chains of unary rules added up, and words; and the way back.
+    """Binary rules, summed chains of unary rules, and words; and the mapping back.
 
-    In order: rules that stand in no tree go (`Selection`), right sides get at most two symbols
-    (`Binarisation`), empty rules go (`NullRemoval`), chains of unary rules are added up
-    (`UnaryClosure`). Weights pass through all of it, differentiably.
+    In order: useless rules are removed (`Selection`), right sides are binarised (`Binarisation`),
+    empty rules are removed (`NullRemoval`), chains of unary rules are summed (`UnaryClosure`). All
+    steps are differentiable in the weights.
     """
 
     def __init__(self, table: RuleTable) -> None:
@@ -114,7 +114,7 @@ class NormalForm:
 
     @cached_property
     def leaks(self) -> bool:
-        """Whether a chain between parts of long rules passes through a constituent.
+        """Whether a chain between parts of long rules goes through a constituent.
 
         It takes symbols that vanish. Over a span where no constituent may be, such a chain must
         not count, although both its ends may be there.

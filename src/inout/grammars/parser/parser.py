@@ -1,4 +1,4 @@
-"""`Parser`: sentences under a grammar, which is compiled once."""
+"""`Parser`: queries about sentences under a grammar, which is compiled once."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 class Parser:
     """All queries about the trees of sentences, in terms of the rules of any grammar.
 
-    The grammar is compiled once into a form with short rules; trees, counts and gradients come
-    back in terms of the rules as they were given. Chains and cycles of unary rules are added up
-    exactly. A word that the grammar does not have stands for its class (`UNK`, `UNK-LC-s`, …,
-    see `grammars.words`) if the grammar has terminals of these names.
+    The grammar is compiled once into a form with short rules; trees, counts and gradients refer
+    to the original rules. Chains and cycles of unary rules are summed exactly. An unknown word is
+    replaced by its class (`UNK`, `UNK-LC-s`, …, see `grammars.words`) if the grammar has
+    terminals of these names.
 
     Every query takes a sentence (a sequence of words) or a `Lattice`. A sentence without a tree
     is not an error: log Z is −inf, and a `Parse` says why.
@@ -83,10 +83,10 @@ class Parser:
 
         brackets: pairs (i, j) around words i to j−1 that no constituent may cross (Pereira &
         Schabes 1992). rule_scores: added to the log-weight of rule r over words i..j (both
-        inclusive), which makes a CRF of the grammar; log Z is differentiable by them. pruning:
-        only what a coarser grammar finds likely enough. beam: symbols whose inside weight is less
-        than this share of the largest of their span are dropped from sums, samples and posteriors;
-        the best trees are exact anyway. `lost_mass()` tells how much that loses.
+        inclusive), which makes the grammar a CRF; log Z is differentiable in them. pruning: only
+        constituents that a coarser grammar finds likely enough. beam: symbols whose inside weight
+        is below this share of the largest of their span are dropped from sums, samples and
+        posteriors; best trees stay exact. `lost_mass()` is the share that is lost.
         """
         check_words(words)
         if not isinstance(beam, int | float) or not 0 <= beam < 1:
@@ -114,7 +114,7 @@ class Parser:
         upper = scores.detach()[torch.triu(torch.ones(n, n, dtype=torch.bool))]
         if bool((upper.isnan() | upper.isposinf()).any()):
             raise ArgumentError("rule_scores", "must be finite or -inf. Got NaN or +inf")
-        # Below the diagonal there are no spans; whatever stands there must not be seen.
+        # Entries below the diagonal are not spans and must be ignored.
         mask = torch.triu(torch.ones(n, n, dtype=torch.bool))[:, :, None]
         return torch.where(mask, scores.cpu().double(), 0.0)
 
@@ -130,16 +130,16 @@ class Parser:
         return self.grammar.likelihood(sentences, form=self.form)(self.grammar.log_weights)
 
     def parse(self, words: Words, method: str = "viterbi", *, label: Label | None = None) -> Parse:
-        """The best tree: of the largest weight (viterbi); with the most labelled brackets
-        expected to be right (min_risk, see `Analyses.min_risk`, which explains `label`); with the
-        largest product of posteriors of its rules (max_rule)."""
+        """The best tree: with the largest weight (viterbi), the most expected correct labelled
+        brackets (min_risk, see `Analyses.min_risk`, also for `label`), or the largest product of
+        rule posteriors (max_rule)."""
         return self.given(words).parse(method, label)
 
     def parse_each(
         self, sentences: Iterable[Words], method: str = "viterbi", *, label: Label | None = None
     ) -> Iterator[Parse]:
-        """`parse` of many sentences, yielded in order as they are done, on all cores."""
-        # The kernels leave Python's lock to others.
+        """`parse` of many sentences on all cores, yielded in order as soon as possible."""
+        # The kernels release the GIL.
         parse = partial(self.parse, method=method, label=label)
         return in_threads(parse, sentences, torch.get_num_threads())
 
@@ -163,7 +163,7 @@ class Parser:
         return self.given(words).sample(n, generator)
 
     def min_risk(self, words: Words, label: Label | None = None) -> Parse:
-        """The tree with the most labelled brackets expected to be right (Goodman 1996)."""
+        """The tree with the most expected correct labelled brackets (Goodman 1996)."""
         return self.given(words).min_risk(label)
 
     def marginals(self, words: Words) -> Marginals:
@@ -179,15 +179,15 @@ class Parser:
         return self.given(words).forest()
 
     def count(self, words: Words) -> int | float:
-        """The number of trees, whatever the weights of rules: an exact int, or `math.inf`."""
+        """The number of trees, regardless of weights: an exact int, or `math.inf`."""
         return self.given(words).count()
 
     def prefix_log_probs(self, words: Sequence[str]) -> Float[Tensor, " m"]:
         """log P(a sentence begins with the first i words), i = 0 … n: [n+1], the first is 0.
 
-        P is the distribution over sentences in which each has the weight of its trees, divided by
-        that of all trees, which must be finite. −inf where no sentence begins like that. Not
-        differentiable. O(n³ · rules) at worst, usually far less (Jelinek & Lafferty 1991).
+        P(sentence) is the weight of its trees divided by that of all trees, which must be finite.
+        −inf if no sentence begins like that. Not differentiable. O(n³ · rules) at worst, usually
+        far less (Jelinek & Lafferty 1991).
 
         >>> parser = Parser(Grammar.from_text("S -> S S [0.25] | 'a' [0.75]"))
         >>> parser.prefix_log_probs("a a b".split()).exp()
@@ -198,9 +198,9 @@ class Parser:
     def surprisals(self, words: Sequence[str], *, end: bool = False) -> Float[Tensor, " m"]:
         """−log P(word | the words before it) of each word, in nats: [n] (Hale 2001).
 
-        With `end` [n+1], the last being −log P(the sentence ends here | its words). +inf for a
-        impossible word and for every word after it. Words that the grammar does not
-        have are as surprising as their class, if there is one. See `prefix_log_probs`.
+        With `end` [n+1], the last being −log P(the sentence ends here | its words). +inf for an
+        impossible word and for every word after it. Unknown words have the surprisal of their
+        class, if there is one. See `prefix_log_probs`.
 
         >>> parser = Parser(Grammar.from_text("S -> S S [0.25] | 'a' [0.75]"))
         >>> (-parser.surprisals("a a".split(), end=True)).exp()

@@ -22,16 +22,16 @@ class Parse:
     """The tree, with the words as given for leaves."""
 
     log_weight: float
-    """The sum of the log-weights of its rules; −inf where they do not make such a tree."""
+    """The sum of the log-weights of its rules; −inf if the grammar does not derive it."""
 
     rules: tuple[int, ...] | None = None
-    """The numbers of its rules, as a leftmost derivation uses them; None if no rules make it."""
+    """The numbers of its rules as a leftmost derivation; None if the grammar does not derive it."""
 
     reason: str | None = None
     """Why there is no tree."""
 
     unknown: tuple[str, ...] = ()
-    """The words of the sentence that the grammar does not have, classes aside."""
+    """The words of the sentence that the grammar does not know, ignoring classes."""
 
     log_partition: Callable[[], float] = field(default=lambda: -np.inf, repr=False)
     """The log of the weight of all trees of the sentence, computed when called."""

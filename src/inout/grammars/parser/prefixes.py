@@ -1,4 +1,4 @@
-"""`SentencePrefixes`: how likely the sentences of a grammar begin with given words."""
+"""`SentencePrefixes`: probabilities that sentences of a grammar begin with given words."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from inout.kernels.sparse.prefix import Prefixes, Steps, elimination, prefix_log
 
 
 class SentencePrefixes:
-    """The distribution over sentences that the weights of trees give; made once for a grammar.
+    """The distribution over sentences given by the weights of trees; made once per grammar.
 
     Jelinek & Lafferty (1991), Stolcke (1995). The rules of the normal form get probabilities, so
     that all trees of a symbol sum to 1 (`Grammar.normalised`). Then a tree of A begins with words

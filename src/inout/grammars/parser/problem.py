@@ -55,7 +55,7 @@ class Problem:
         )
 
     def potentials(self, weights: FormWeights) -> tuple[Tensor, Tensor, Tensor]:
-        """What the kernels want: binary rules, chains, entries."""
+        """The inputs of the kernels: binary rules, chains, entries."""
         return self.compiled.potentials(self.form, weights)
 
     def passes_of(self, weights: FormWeights, beam: float = 0.0) -> ParsingPasses:
@@ -73,7 +73,7 @@ class Problem:
 
     @lazy_property
     def passes(self) -> ParsingPasses:
-        """The passes that add up."""
+        """The passes for sums."""
         return self.passes_of(self.sums, self.beam)
 
     @lazy_property

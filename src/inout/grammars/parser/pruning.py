@@ -23,12 +23,12 @@ class Coarse(Protocol):
 
 
 class Pruning:
-    """Symbols stay over a span where their coarse symbol is expected `threshold` times or more.
+    """Keep a symbol over a span if its coarse symbol has an expected count of at least `threshold`.
 
-    `label` names the coarse symbol of each fine one; None keeps it everywhere. Symbols of which
-    the coarse grammar knows nothing are an error: they would never be kept. All parts of
-    long rules are kept, and a chain of unary rules may pass through a symbol that was not: only its
-    ends are looked at. A sentence without a coarse tree is not pruned.
+    `label` names the coarse symbol of each fine one; None keeps it everywhere. Symbols that the
+    coarse grammar does not have are an error: they would never be kept. All parts of long rules
+    are kept, and a chain of unary rules may pass through a pruned symbol: only its ends are
+    checked. A sentence without a coarse tree is not pruned.
     """
 
     def __init__(

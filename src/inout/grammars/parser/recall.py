@@ -1,4 +1,4 @@
-"""The tree with the most labelled brackets expected to be right (Goodman 1996)."""
+"""The tree with the most expected correct labelled brackets (Goodman 1996)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MORE_LIKELY_THAN_NOT = 0.5
 def most_recalled(
     marginals: Marginals, words: list[str], start: str, label: Label | None = None
 ) -> PlainTree:
-    """The binary bracketing, and a label for each bracket, with the most expected right brackets.
+    """The labelled binary bracketing with the most expected correct brackets.
 
     In a binary bracketing each span has the label that is most likely there, or none where most
     trees have no constituent there that counts; brackets without a label vanish, so that the tree

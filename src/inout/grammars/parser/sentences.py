@@ -1,4 +1,4 @@
-"""What can be parsed: sentences and lattices of words, with brackets not to be crossed."""
+"""Input of the parser: sentences and lattices of words, with brackets."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def arcs_of(words: Words) -> tuple[Arc, ...]:
 
 
 def check_words(words: Any) -> None:
-    """Refuse anything but sentences; above all a string, which is a sequence of letters."""
+    """Refuse anything but sentences; in particular a string, which is a sequence of letters."""
     if isinstance(words, Lattice):
         return
     if isinstance(words, str) or not isinstance(words, Sequence):
@@ -191,7 +191,7 @@ def compile_sentences(
     if wide:
         arc_offsets = np.searchsorted(cells[num_units:], np.arange(int(first_cells[-1]) + 1))
     free = _crossing_free_cells(lengths, brackets)
-    # Parts of long rules are no constituents: they cross what they like.
+    # Parts of long rules are not constituents and may cross brackets.
     masks = () if free is None else (free if form.is_original.all() else free | ~form.is_original,)
     arrays = SentenceArrays(
         starts,

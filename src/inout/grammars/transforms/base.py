@@ -1,4 +1,4 @@
-"""`Transform`: a change of the rules that keeps the weights of trees, and the way back."""
+"""`Transform`: a change of the rules that preserves weights, with the mapping back."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class WayBack(ABC):
 
 
 class Transform(ABC):
-    """New rules in place of old ones, made from the rules alone; weights come later.
+    """New rules in place of old ones, computed from the rules without their weights.
 
-    A new rule stands for pieces of trees of old rules and weighs as much as all of them together
-    (`log_weights`, differentiable to any order). So the gradient of log Z takes expected counts of
-    new rules back to expected counts of old ones, and nothing else is needed for that. Trees come
-    back by choosing a piece for each of their rules: the best, or one at random.
+    A new rule stands for pieces of trees of old rules, and its weight is the sum of theirs
+    (`log_weights`, differentiable to any order). So the gradient of log Z maps expected counts of
+    new rules to expected counts of old ones. Trees are mapped back by choosing a piece for each of
+    their rules: the best, or a random one.
     """
 
     source: RuleTable
@@ -51,11 +51,11 @@ class Transform(ABC):
 
     @abstractmethod
     def way_back(self, old: Vector) -> WayBack:
-        """The way back at these weights of the old rules."""
+        """The mapping back at these weights of the old rules."""
 
 
 class RuleTransform(Transform):
-    """A transform that knows the pieces of each of its rules."""
+    """A transform with the pieces of each of its rules."""
 
     @abstractmethod
     def pieces(self, old: Vector) -> Pieces:
@@ -80,7 +80,7 @@ class _Substitution(WayBack):
 
 
 class Composition(Transform):
-    """Transforms one after the other."""
+    """A sequence of transforms."""
 
     def __init__(self, *transforms: Transform) -> None:
         self.transforms = transforms

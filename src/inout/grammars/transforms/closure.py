@@ -1,4 +1,4 @@
-"""Chains of unary rules added up: all ways from A to B over the same words, cycles included."""
+"""Sums over chains of unary rules: all ways from A to B over the same words, with cycles."""
 
 from __future__ import annotations
 

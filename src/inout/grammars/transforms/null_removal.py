@@ -1,4 +1,4 @@
-"""Removal of empty rules: each sentence but the empty one keeps its trees' weights."""
+"""Removal of empty rules; every non-empty sentence keeps its weight."""
 
 from __future__ import annotations
 

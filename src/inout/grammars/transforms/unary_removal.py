@@ -1,4 +1,4 @@
-"""Removal of unary rules: every chain of them is folded into the rule at its end."""
+"""Removal of unary rules by folding every chain into the rule at its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Binary trees whose labels remember some siblings and ancestors, and the way back.
+"""Markovisation: binary trees whose labels remember siblings and ancestors, and its inverse.
 
 A node with the children a b c d becomes, with everything remembered and to the right,
 A → a A|<a>, A|<a> → b A|<a_b>, A|<a_b> → c d: the children are generated one by one, and the new
@@ -73,9 +73,9 @@ def markovise(tree: Tree, markovisation: Markovisation) -> Tree:
 
 
 def restore(tree: Tree) -> Tree:
-    """The tree before `markovise`: new nodes give way to their children, ancestors are cut off.
+    """Undo `markovise`: new nodes are replaced by their children, ancestors are cut off.
 
-    It also turns the parses of a grammar that was read off such trees into trees of the treebank.
+    It also turns the parses of a grammar read off such trees into trees of the treebank.
 
     >>> from nltk.tree import Tree
     >>> tree = Tree.fromstring("(S (NP^S (DT the) (NP^S|<DT> (JJ old) (NN cat))) (VP^S (VBD ran)))")
@@ -97,7 +97,7 @@ def _undone(node: Tree, children: list[Any]) -> list[Any]:
 
 
 def original_label(label: str) -> str | None:
-    """The label that `restore` leaves of this one, or None where the node vanishes.
+    """The label that `restore` gives in place of this one, or None if it removes the node.
 
     Decoders that choose constituents by their labels, such as `Parser.min_risk`, take this as
     their `label`, so that NP^S and NP^VP count as the same.

@@ -105,7 +105,7 @@ def _merged(node: Tree, children: list[Any]) -> list[Any]:
 
 
 def with_root(tree: Tree, root: str = "TOP") -> Tree:
-    """The tree below a root of this label, whatever root it had before, or none (`ROOTS`).
+    """The tree with a root of this label, replacing its own root (`ROOTS`) if it has one.
 
     >>> from nltk.tree import Tree
     >>> for text in ("(S (VB go))", "(ROOT (S (VB go)))", "(S1 (S (VB go)))"):
@@ -146,11 +146,11 @@ def clean(
     punctuation: bool = True,
     root: str | None = "TOP",
 ) -> Tree | None:
-    """The tree as parsers are trained on it, or None where only traces were in it.
+    """The tree as parsers are trained on it, or None if it had only traces.
 
-    What a keyword names stays when it is true: function tags (or those to `keep`), chains
-    X → X (`repeats`), punctuation. Words tagged as `empty` go, and the nodes above them. The root
-    becomes `root`; None leaves it as it is.
+    Keywords that are true keep function tags (or those in `keep`), chains X → X (`repeats`) and
+    punctuation. Words tagged as `empty` are removed, with the nodes above them. The root becomes
+    `root`; None keeps it.
 
     >>> from nltk.tree import Tree
     >>> text = "( (S (NP-SBJ (-NONE- *-1)) (VP (VB go) (NP-TMP (NN today))) (. .)) )"

@@ -1,4 +1,4 @@
-"""Bracketed text to trees: many in a file, over several lines, one error that says where."""
+"""Reading trees from bracketed text, with errors that point to the place."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def parse_trees(
     untagged: bool = False,
     plain: bool = False,
 ) -> Iterator[Tree]:
-    """The trees of bracketed text (or of its lines), one after the other.
+    """The trees of bracketed text (or of its lines), lazily.
 
-    A tree may run over several lines, and a line may hold several trees. The empty outer bracket
-    of the Penn Treebank, `( (S ...) )`, is taken off, or labelled `root` where that is given.
+    A tree may span several lines, and a line may contain several trees. The empty outer bracket
+    of the Penn Treebank, `( (S ...) )`, is removed, or labelled `root` if that is given.
     Lines between trees that begin with `#`, `%%` or `*x*` are comments. Every word needs a tag of
     its own, `(NN dog)`, unless `untagged` allows words anywhere, as in `(S a (S b) c)`. Trees
     are `nltk.Tree`s, or with `plain` `PlainTree`s.

@@ -43,9 +43,9 @@ class SentenceScore:
 class Scores:
     """The scores of a corpus: sums over all sentences, then ratios (0 where nothing was counted).
 
-    Sentences with errors are left out everywhere. Failed ones count as sentences of which nothing
-    was found if `count_failures`, and are left out otherwise; crossing brackets are those of the
-    parsed sentences only.
+    Sentences with errors are always left out. Failed ones count as empty parses if
+    `count_failures`, and are left out otherwise; crossing brackets are those of the parsed
+    sentences only.
     """
 
     sentences: tuple[SentenceScore, ...]

@@ -1,4 +1,4 @@
-"""PARSEVAL: the brackets of parses compared with those of gold trees, in the manner of evalb.
+"""PARSEVAL: the brackets of parses compared with those of gold trees, as evalb does.
 
 Words with deleted tags go before positions are counted, so brackets on either side of a comma
 become neighbours; brackets left without words and brackets with deleted labels do not count; the
@@ -27,9 +27,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Parseval:
-    """What counts and what is equal; the defaults are those of evalb's COLLINS.prm.
+    """Scoring options; the defaults are those of evalb's COLLINS.prm.
 
-    `Parseval(roots=(), punctuation=(), equal={})` compares everything as it stands.
+    `Parseval(roots=(), punctuation=(), equal={})` compares everything literally.
     """
 
     roots: Collection[str] = ROOTS

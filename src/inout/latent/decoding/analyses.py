@@ -66,7 +66,7 @@ class LatentAnalyses:
     def marginals(self) -> Places:
         """μ(a, i, j), the sum of p(τ) over the trees of the sentence with a over words i to j-1.
 
-        0 where the numbers are too small for a float; `posteriors` and `log_partition` are not.
+        May underflow to 0; `posteriors` and `log_partition` do not.
         """
         mantissas, powers = self.passes.partitions
         return self._places(ldexp(self.passes.expected_items * mantissas[0], powers[:1]))
@@ -81,7 +81,7 @@ class LatentAnalyses:
         return self.coarse.lost_mass(self.known, self.chart)
 
     def best_tree(self, method: Method = "max_rule") -> Tree | None:
-        """The best tree in the model's labels; None where the sentence has no mass.
+        """The best tree in the model's labels; None if the sentence has no mass.
 
         See `best_items` for the methods goodman, min_risk and max_rule. Posteriors are
         ratios: a negative p(x) does them no harm.
@@ -95,9 +95,9 @@ class LatentAnalyses:
         """n independent samples, in the model's labels, of the trees given the sentence.
 
         `generator` makes them reproducible; by default torch's own is used. Trees are drawn from
-        the top down, each node with its latent value, which is not kept; the model must have no
+        the top down, each node with its latent value, which is discarded; the model must have no
         negative parameters. None without a tree. Sample x does not depend on the number of
-        samples. Costs what `sample_items` says.
+        samples. For the cost see `sample_items`.
         """
         n = at_least("n", n, 0)
         checked_generator(generator)

@@ -26,13 +26,12 @@ def check_method(method: str) -> None:
 def best_items(
     passes: BlockPasses, chart: Chart, table: ConstituentTable, method: Method
 ) -> Numbers | None:
-    """The items of the best tree in preorder, None where there is none.
+    """The items of the best tree in preorder, None if there is none.
 
     goodman: the largest Σ of posteriors μ(a, i, j) / p(x) over its nodes (Goodman 1996). min_risk:
-    over the constituents of the treebank that they stand for, less 1/2 for each: the fewest wrong
-    and missing constituents to expect; what is no constituent, as tags, is decided as by goodman
-    where there is a choice. max_rule: the largest product of the posteriors of its
-    rules (Petrov & Klein 2007); a rule with a posterior of 0 or less is in no such tree.
+    the largest Σ (posterior - 1/2) over the treebank's constituents: the fewest expected wrong and
+    missing constituents; other nodes, such as tags, are chosen as by goodman. max_rule: the largest
+    product of the posteriors of its rules (Petrov & Klein 2007), which must all be positive.
     """
     check_method(method)
     graph, items = chart.graph, passes.expected_items

@@ -38,7 +38,7 @@ class LatentParse:
     """The tree with the labels of the model."""
 
     source: Source
-    """What gave the tree: the model (latent), the model though its p(x) is below 0 (negative),
+    """How the tree was found: by the model (latent), by the model although p(x) < 0 (negative),
     with less pruning (wider) or none (unpruned), the skeletal rules (skeletal), nothing (none)."""
 
     unknown: tuple[str, ...] = ()
@@ -53,16 +53,15 @@ class LatentParse:
 class LatentParser:
     """Parses with a latent model: sums over latent values are exact, best trees by posteriors.
 
-    threshold: symbols that the skeletal rules expect less often than this over a span are not
-    looked at there; None for no pruning, which takes the cube of the length of a sentence (with
-    GENIA's rules and 16 values, half a second for 20 words and a minute for 120). `label` says
-    which constituents count in `min_risk`.
+    threshold: symbols whose expected count over a span by the skeletal rules is below this are
+    pruned; None for no pruning, whose cost is cubic in the length of a sentence (with GENIA's
+    rules and 16 values, half a second for 20 words and a minute for 120). `label` says which
+    constituents count in `min_risk`.
 
-    An estimated model may give a sentence a negative mass, or none. Posteriors are ratios, and
-    those of a negative mass are as good as others: they are used. Without mass, or without a tree
-    whose parts have positive posteriors, `parse` falls back, in this order: a lower threshold; no
-    pruning, for up to 60 words; the most probable tree of the skeletal rules; no tree.
-    `LatentParse.source` tells which one it was.
+    An estimated model may give a sentence negative or zero mass. Posteriors are ratios, so they
+    are valid with a negative mass. Without mass, or without a tree whose parts have positive
+    posteriors, `parse` falls back, in this order: a lower threshold; no pruning, for up to 60
+    words; the most probable tree by the skeletal rules; no tree. `LatentParse.source` says which.
     """
 
     def __init__(
@@ -142,7 +141,7 @@ class LatentParser:
         return LatentParse(tuple(words), tree, source, unknown), first
 
     def _further(self, words: Sequence[str], expected: Any) -> list[tuple[Source, float | None]]:
-        """What to try where the first chart has no tree that would do: a source, a threshold."""
+        """The fallbacks if the first chart has no suitable tree: pairs of source and threshold."""
         if self.threshold is None or expected is None:
             return []
         wider: list[tuple[Source, float | None]] = [("wider", self.threshold * WIDER)]
@@ -159,7 +158,7 @@ class LatentParser:
     def parse_each(
         self, sentences: Iterable[Sequence[str]], method: Method = "max_rule"
     ) -> Iterator[LatentParse]:
-        """`parse` of many sentences, yielded in order as they are done, on all cores."""
+        """`parse` of many sentences on all cores, yielded in order as soon as possible."""
         return in_threads(partial(self.parse, method=method), sentences, torch.get_num_threads())
 
     def parse_all(

@@ -1,4 +1,4 @@
-"""`CoarseGrammar`: which symbols may stand where, by the rules without latent values."""
+"""`CoarseGrammar`: pruning by the rules without latent values."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class CoarseGrammar:
         return found
 
     def lost_mass(self, words: Sequence[str], chart: Chart) -> float:
-        """The share of the coarse probability whose trees are not in a chart of the sentence."""
+        """The share of the coarse probability of trees that are not in a chart of the sentence."""
         whole = float(self.parser.log_partition(words))
         if whole == -np.inf:
             return 0.0

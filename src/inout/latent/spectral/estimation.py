@@ -59,7 +59,7 @@ def fit_spectral(
     keep_vectors: bool = False,
     progress: bool = False,
 ) -> SpectralEstimate:
-    """The grammar of trees by the method of moments (Cohen et al. 2012, figures 7 and 8).
+    """Estimate a grammar from trees by the method of moments (Cohen et al. 2012, figures 7 and 8).
 
     For each nonterminal a, with features φ of inside and ψ of outside trees of all of its nodes:
 
@@ -67,29 +67,29 @@ def fit_spectral(
         C^{a→b c} = E[[a→b c] Z ⊗ Y₂ ⊗ Y₃] (Σᵃ)⁻¹,   c∞_{a→x} = E[[a→x] Z] (Σᵃ)⁻¹
         c¹_a = E[[a] Y], at roots
 
-    If trees come from an L-PCFG whose latent values the features tell apart, and `latent` is at
+    If trees come from an L-PCFG whose latent values the features distinguish, and `latent` is at
     least their number, probabilities of trees and marginals converge to the true ones at the rate
-    1/√(number of trees), with `shrinkage=None` or one without `forgetting`. The default gives that
-    up for better parses of rare combinations. Averages are
-    over all nodes, each with the weight of its tree: one node drawn from each tree, as in section
-    7.1, would make inside and outside trees depend on each other through the size of the tree.
+    1/√(number of trees), with `shrinkage=None` or without `forgetting`. The default gives that up
+    for better parses of rare combinations. Averages are over all nodes, each with the weight of
+    its tree: sampling one node per tree, as in section 7.1, would make inside and outside trees
+    dependent through the size of the tree.
 
-    latent: the most values that a nonterminal may have. It has fewer where its features have a
-    lower rank, where singular values are at most `threshold` times the largest, or where its nodes
-    weigh less than `support` for each value.
+    latent: maximum number of values per nonterminal. There are fewer if its features have a lower
+    rank, if singular values are at most `threshold` times the largest, or if its nodes weigh less
+    than `support` per value.
 
     centred: the constant is kept as a direction of its own, and the others are of covariances
     instead of Ω. The ranks, and what is estimated in the limit, are the same; but the first number
-    of an inside vector is now p(tree | a), probabilities of all trees add up to 1 for any number
-    of values, and one value makes it the treebank grammar. False: the paper's own form.
+    of an inside vector is now p(tree | a), the probabilities of all trees sum to 1 for any number
+    of values, and a single value gives the treebank grammar. False: the paper's own form.
 
-    fewest, scaling: features of smaller weight are left out, and features are scaled by their
+    fewest, scaling: features of smaller weight are dropped, and features are scaled by their
     frequency, see `feature_matrix` (the paper of 2013 has a κ of 5; on GENIA, more is better).
     Other `features`: see `Features`.
 
     worst_condition: directions in which Σᵃ is smaller than its largest singular value by more than
-    this are dropped, and `SpectralEstimate.conditioning` says where. shrinkage: how moments of
-    rare rules are drawn towards simpler ones; None for no shrinkage.
+    this are dropped, and `SpectralEstimate.conditioning` says where. shrinkage: shrinks moments
+    of rare rules towards simpler ones; None for no shrinkage.
 
     weights [t]: how often each tree counts, default 1. generator: for random projections of
     large sets, see `decompose`; by default one with a fixed seed.

@@ -1,10 +1,10 @@
-"""Feature functions of inside and outside trees: what spectral learning sees of a node.
+"""Feature functions of inside and outside trees, for spectral learning.
 
-A feature function takes `SkeletalTrees` and gives each node one number that names what it saw
-there, or -1 where it saw nothing. Numbers are compared among nodes of the same label only, and
-may be any that are convenient; each (label, function, number) is one indicator feature. An inside
-function must look at nothing but the subtree of a node, an outside function at nothing but the
-rest of its tree: the proofs about the method need it.
+A feature function takes `SkeletalTrees` and returns one integer for each node that identifies what
+it saw there, or -1 for nothing. Integers are compared only among nodes of the same label, and are
+otherwise arbitrary; each (label, function, integer) is one indicator feature. An inside function
+must only look at the subtree of a node, an outside function only at the rest of its tree: the
+proofs need it.
 """
 
 from __future__ import annotations
