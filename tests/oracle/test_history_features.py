@@ -387,7 +387,7 @@ def test_what_was_asked_is_forgotten(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     model.save(tmp_path / "after.ctx")
     assert (tmp_path / "before.ctx").read_bytes() == (tmp_path / "after.ctx").read_bytes()
     large = model.histories.num_nodes
-    monkeypatch.setattr(table, "_TIED", 10)
+    monkeypatch.setattr(table, "LATTICE_TIED", 10)
     functions = MODELS["several"]["history_features"]
     small = ContextModel.load(tmp_path / "after.ctx", history_features=functions)
     for x, answer in zip(expected, answers, strict=True):

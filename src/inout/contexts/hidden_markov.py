@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -242,7 +242,7 @@ class ContextHiddenMarkovModel:
         else:
             rows = columns.emission_rows.copy()
             rows[rows >= 0] = symbols
-            columns = replace(columns, emission_rows=rows)
+            columns = columns._replace(emission_rows=rows)
         return select(
             columns,
             self.histories,

@@ -103,6 +103,12 @@ LATENT_MOST_KEPT = 1 << 22
 # Edges of a chart, which take about 3 GB.
 LATENT_MOST_EDGES = 1 << 27
 
+# Lattices of contexts. The length of a string that has no bound: above all lengths, and one more
+# still fits 32 bits.
+LATTICE_UNBOUNDED = 1 << 30
+# New histories after which those that share rows are forgotten: they can be found again.
+LATTICE_TIED = 1 << 20
+
 # Forests. A number is a mantissa and an exponent in steps of this many bits. Mantissas are within
 # half a step of 1; products of them go on to two steps, and one more factor is still in range of
 # float64, which has four.

@@ -1,9 +1,9 @@
-"""`Columns`, `Streams` and `Targets`: the arrays that the context kernels read."""
+"""`Columns`, `Streams`, `Targets` and other bundles of arrays, as the context kernels take them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,11 @@ from inout._core.errors import ArgumentError
 
 Integers = NDArray[np.int32]
 Numbers = NDArray[np.int64]
+Vector = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, eq=False)
-class Columns:
+class Columns(NamedTuple):
     """The places where contexts are selected, and the actions that lead from one to another.
 
     Columns of one example are side by side, sources before what is reached from them. Its first
@@ -79,8 +80,7 @@ class Columns:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Streams:
+class Streams(NamedTuple):
     """What features can see of the actions that a context remembers.
 
     Stream s shows an action a as symbols[s, a], or not at all (-1); with `pairs` as the pair of it
@@ -95,9 +95,9 @@ class Streams:
     symbols: Integers  # [s a]
     places: Integers  # [s a]
     widths: Integers  # [s]
-    pairs: NDArray[np.bool_]  # [s]
-    next_input: NDArray[np.bool_]  # [s]
-    lengths: NDArray[np.bool_]  # [s 1+d]: whether histories of length k = 0 .. d have weights
+    pairs: Mask  # [s]
+    next_input: Mask  # [s]
+    lengths: Mask  # [s 1+d]: whether histories of length k = 0 .. d have weights
     num_inputs: int = 0
     deepest: bool = False  # only the longest history that has a row counts, instead of all
 
@@ -137,8 +137,7 @@ class Streams:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Targets:
+class Targets(NamedTuple):
     """What the actions of each example must spell, where the rest is hidden.
 
     Action a writes symbols[a], or nothing (-1). Within the actions of one column symbols must be
@@ -154,6 +153,107 @@ class Targets:
         """Those of examples first to last."""
         lo, hi = self.offsets[first], self.offsets[last]
         return Targets(self.symbols, self.strings[lo:hi], self.offsets[first : last + 1] - lo)
+
+
+class Nodes(NamedTuple):
+    """Contexts, those of one column after those of another: see `Lattice` and `cpu/strings.py`."""
+
+    offsets: Numbers  # [c+1]
+    parents: Integers  # [v]
+    symbols: Integers  # [v]
+    lens: Integers  # [v]
+    is_anchored: Mask  # [v]
+    columns: Integers  # [v]
+    lcs: Integers  # [v]: the longest common suffix with the next context of the column
+    forward: Vector  # [v]
+    history: Integers  # [v f]: nodes of the table
+
+
+class Strings(NamedTuple):
+    """Of `Nodes`, what says which strings they are."""
+
+    parents: Integers
+    symbols: Integers
+    lens: Integers
+    is_anchored: Mask
+    columns: Numbers
+
+
+class Slots(NamedTuple):
+    """Contexts of sources, once for each column that they lead to."""
+
+    offsets: Numbers  # [c+1]
+    nodes: Integers  # [l]
+    rows: Numbers  # [l f]: where the weights of features begin, -1: none
+
+
+class Edges(NamedTuple):
+    """Slots followed by actions."""
+
+    offsets: Numbers  # [c+1]
+    targets: Integers  # [e]
+    scores: Vector  # [e]
+
+
+class Paths(NamedTuple):
+    """A lattice, as the passes over it take it."""
+
+    firsts: Numbers  # [b+1]
+    node_offsets: Numbers  # [c+1]
+    slot_offsets: Numbers  # [c+1]
+    slot_nodes: Integers  # [l]
+    edge_offsets: Numbers  # [c+1]
+    edge_targets: Integers  # [e]
+    sizes: Numbers  # [c]: actions into each column
+
+
+class Writing(NamedTuple):
+    """A lattice whose paths are to write targets: see `cpu/targets.py`."""
+
+    lattice: Paths
+    columns: Columns
+    targets: Targets
+    lows: Numbers  # [c]
+    highs: Numbers  # [c]
+    width: int
+
+
+class Policy(NamedTuple):
+    """How contexts are selected: see `select`."""
+
+    sizes: Numbers  # [c]
+    memory: int
+    escape: float
+    anchored: bool
+    by: int
+
+
+class Aims(NamedTuple):
+    """The targets in a selection."""
+
+    targets: Targets
+    written: Numbers  # [2 c]: the least and the largest number of symbols written at a column
+    mass: NDArray[np.float64]  # [v t]: of contexts by symbols written, less written[0]
+
+
+class Table(NamedTuple):
+    """The hash table of histories."""
+
+    keys: Numbers
+    values: Integers
+    row_starts: Numbers
+    counts: Numbers  # nodes, weights, whether something found no room
+    stride: int
+
+
+class Features(NamedTuple):
+    """Histories and their weights."""
+
+    streams: Streams
+    table: Table
+    stars: Integers  # [s 1+d]: the nodes of strings of ⋆
+    begins: Integers  # [s 1+d]: those of strings of the beginning
+    weights: Vector
 
 
 def checked_emissions(

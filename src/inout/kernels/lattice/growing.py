@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from inout.kernels.lattice.arrays import Strings, Vector
 from inout.kernels.lattice.cpu import growing
 from inout.kernels.lattice.histories import Histories
-from inout.kernels.lattice.op import Lattice, Vector
+from inout.kernels.lattice.op import Lattice
 
 
 def grow_rows(histories: Histories, lattice: Lattice, edge_weights: Vector, least: float) -> None:
@@ -20,12 +21,12 @@ def grow_rows(histories: Histories, lattice: Lattice, edge_weights: Vector, leas
     """
     columns = lattice.columns
     places = np.repeat(np.arange(columns.size), np.diff(lattice.node_offsets))
-    graph = columns.first_actions, columns.end_actions, columns.inputs
-    strings = lattice.parents, lattice.symbols, lattice.lengths, lattice.is_anchored, places
-    slots = lattice.slot_offsets, lattice.slot_nodes, lattice.slot_rows, lattice.edge_offsets
+    strings = Strings(lattice.parents, lattice.symbols, lattice.lens, lattice.is_anchored, places)
     while True:
-        streams, table, _, _, weights = histories.arrays
-        growing.grow_rows(graph, streams, table, len(weights), strings, slots, edge_weights, least)
+        growing.grow_rows(
+            columns, histories.features, strings, lattice.slots, lattice.edge_offsets, edge_weights,
+            least,
+        )  # fmt: skip
         if not histories.is_full:
             return
         histories.enlarge()

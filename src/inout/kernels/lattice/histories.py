@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.errors import ArgumentError
-from inout.kernels.lattice.arrays import Integers, Numbers, Streams
+from inout.kernels.lattice.arrays import Features, Integers, Nodes, Numbers, Streams, Table, Vector
 from inout.kernels.lattice.cpu import histories
 from inout.kernels.lattice.ties import BEGIN, LOCK, STAR, Ties
+from inout.kernels.limits import LATTICE_TIED
 
 if TYPE_CHECKING:
     from inout.kernels.lattice.op import Lattice
-
-Vector = NDArray[np.float64]
-
-_TIED = 1 << 20  # new histories after which those that share rows are forgotten
 
 
 class Histories:
@@ -37,7 +33,7 @@ class Histories:
         self.streams = streams
         self.ties = Ties([None] * len(streams.widths)) if ties is None else ties
         self._tied = list(self.ties.lengths(streams))
-        self._most_nodes = _TIED  # then the table is cleared of them
+        self._most_nodes = LATTICE_TIED  # then the table is cleared of them
         shown = streams.num_actions * np.where(streams.pairs, streams.num_inputs + 1, 1)
         self._ranges = shown.astype(np.int64)  # [s]: behind the symbols: beginning, ⋆, inputs
         stride = int(self._ranges.max(initial=0)) + 2 + streams.num_inputs + 1
@@ -56,17 +52,23 @@ class Histories:
 
     def _repeated(self, which: int) -> Integers:
         """The nodes of the strings of 0, 1, …, depth times one symbol: [s 1+d]."""
-        streams = self.streams
-        nodes = np.empty((len(streams.widths), streams.depth + 1), np.int32)
-        for s, symbol in enumerate(self._ranges + which):
-            nodes[s, 0] = s
-            for k in range(streams.depth):
-                grown = partial(self._child, int(nodes[s, k]), int(symbol))
-                nodes[s, k + 1] = self._sure(grown)
-        return nodes
+        lengths = np.arange(self.streams.depth + 1)
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        nodes = [
+            self._nodes(np.full(len(lengths), s), offsets, np.full(offsets[-1], symbol), grow=True)
+            for s, symbol in enumerate(self._ranges + which)
+        ]
+        return np.array(nodes, np.int32).reshape(len(nodes), len(lengths))
 
-    def _child(self, node: int, symbol: int) -> int:
-        return int(histories.child(*self._table, node, symbol, True))
+    def _nodes(self, starts: Numbers, offsets: Numbers, symbols: Numbers, *, grow: bool) -> Numbers:
+        """The nodes of strings, each from a node to start from."""
+
+        def find() -> Numbers:
+            found = starts.copy()
+            histories.strings(self._table, offsets, symbols, found, grow)
+            return found
+
+        return self._sure(find)
 
     @property
     def weights(self) -> Vector:
@@ -84,18 +86,13 @@ class Histories:
         return int(self._counts[histories.NODES])
 
     @property
-    def _table(self) -> tuple[Any, ...]:
-        return self._keys, self._values, self._row_starts, self._counts, self._stride
+    def _table(self) -> Table:
+        return Table(self._keys, self._values, self._row_starts, self._counts, self._stride)
 
     @property
-    def arrays(self) -> tuple[Any, ...]:
-        """(streams, table, ⋆, beginnings, weights), as the kernel takes them."""
-        s = self.streams
-        streams = (
-            s.symbols, s.places, s.widths, s.pairs, s.next_input, s.lengths, self._ranges,
-            s.num_actions, s.deepest,
-        )  # fmt: skip
-        return streams, self._table, self.stars, self.begins, self._weights
+    def features(self) -> Features:
+        """All of it, as the kernels take it."""
+        return Features(self.streams, self._table, self.stars, self.begins, self._weights)
 
     @property
     def is_full(self) -> bool:
@@ -111,11 +108,12 @@ class Histories:
             histories.reinsert(self._keys, self._values, keys, values)
             self._keys, self._values = keys, values
         if 2 * self.num_nodes > len(self._row_starts):
-            self._row_starts = _longer(self._row_starts, -1)
-        if 2 * self.num_weights + 2 * int(self.streams.widths.max()) > len(self._weights):
-            self._weights = _longer(self._weights, 0.0, int(self.streams.widths.max()))
+            self._row_starts = _padded(self._row_starts, 2 * len(self._row_starts), -1)
+        widest = int(self.streams.widths.max())
+        if 2 * self.num_weights + 2 * widest > len(self._weights):
+            self._weights = _padded(self._weights, 2 * len(self._weights) + widest)
 
-    def _sure(self, do: Callable[[], Any]) -> Any:
+    def _sure(self, do: Callable[[], Numbers]) -> Numbers:
         """Do it, again with more room as long as there is too little."""
         result = do()
         while self.is_full:
@@ -163,16 +161,15 @@ class Histories:
             # The input comes last.
             numbers = np.insert(numbers, offsets[1:], own + 2 + np.asarray(given) + 1)
             offsets = offsets + np.arange(len(offsets))
-        starts = np.empty(len(offsets) - 1, np.int64)
+        nodes = self._nodes(np.full(len(offsets) - 1, stream), offsets, numbers, grow=grow)
 
-        def find() -> None:
-            nodes = np.full(len(offsets) - 1, stream, np.int64)
-            histories.strings(self._table, offsets[:-1], offsets[1:], numbers, nodes, grow)
+        def find() -> Numbers:
+            starts = np.empty(len(nodes), np.int64)
             width = int(self.streams.widths[stream])
             histories.rows(self._table, nodes, width, len(self._weights), grow, starts)
+            return starts
 
-        self._sure(find)
-        return starts
+        return self._sure(find)
 
     @property
     def guard(self) -> AbstractContextManager[Any]:
@@ -185,11 +182,11 @@ class Histories:
         found[[s for s, _ in self._tied]] = histories.GROW_NODES
         return found
 
-    def settle(self, nodes: Integers, strings: tuple[Any, ...], *, grow: bool) -> bool:
+    def settle(self, nodes: Nodes, *, grow: bool) -> bool:
         """Whether contexts have histories that got a row only now: select again; see `Ties`."""
         if not self._tied:
             return False
-        if self.ties.settle(self, nodes, strings, grow):
+        if self.ties.settle(self, nodes, grow):
             return True
         if self.num_nodes > self._most_nodes:
             self._forget()
@@ -250,10 +247,7 @@ class Histories:
 
     def add_gradient(self, lattice: Lattice, edge_weights: Vector, scale: float = 1.0) -> None:
         """Add the weights of edges to the gradient, for the next step of `adagrad`."""
-        if len(self._gradient) < len(self._weights):
-            self._gradient = np.concatenate(
-                [self._gradient, np.zeros(len(self._weights) - len(self._gradient))]
-            )
+        self._gradient = _padded(self._gradient, len(self._weights))
         wanted = self._num_touched + lattice.slot_rows.size
         if len(self._touched) < wanted:
             self._touched = np.resize(self._touched, (2 * wanted, 2))
@@ -276,12 +270,10 @@ class Histories:
         touched: Numbers,
         num_touched: int,
     ) -> int:
-        columns = lattice.columns
         return int(
             histories.add_gradient(
-                (lattice.slot_offsets, lattice.edge_offsets, lattice.slot_rows),
-                np.stack([columns.first_actions, columns.end_actions], 1),
-                self.streams.places, edge_weights, scale, into, touched, num_touched,
+                lattice.slots, lattice.edge_offsets, lattice.columns, self.streams.places,
+                edge_weights, scale, into, touched, num_touched,
             )
         )  # fmt: skip
 
@@ -290,10 +282,7 @@ class Histories:
 
         w += step · g / (delta + √Σ g²), the sum over all steps so far (Duchi et al. 2010).
         """
-        if len(self._squares) < len(self._weights):
-            self._squares = np.concatenate(
-                [self._squares, np.zeros(len(self._weights) - len(self._squares))]
-            )
+        self._squares = _padded(self._squares, len(self._weights))
         histories.adagrad(
             self._weights, self._gradient, self._squares, self._touched, self._num_touched, step,
             delta,
@@ -371,7 +360,7 @@ class Histories:
             histories.insert(self._keys, self._values, key, node)
         self._counts[histories.NODES], self._counts[histories.IS_FULL] = count, 0
         self.begins, self.stars = self._repeated(0), self._repeated(1)
-        self._most_nodes = self.num_nodes + _TIED
+        self._most_nodes = self.num_nodes + LATTICE_TIED
 
 
 def _widths(streams: Streams, parents: Numbers) -> Numbers:
@@ -383,5 +372,8 @@ def _widths(streams: Streams, parents: Numbers) -> Numbers:
     return np.asarray(streams.widths[owners], np.int64)
 
 
-def _longer(array: NDArray[Any], fill: float, more: int = 0) -> NDArray[Any]:
-    return np.concatenate([array, np.full(len(array) + more, fill, array.dtype)])
+def _padded(array: NDArray[Any], size: int, fill: float = 0.0) -> NDArray[Any]:
+    """The array, or a longer copy if it is shorter than this."""
+    if len(array) >= size:
+        return array
+    return np.concatenate([array, np.full(size - len(array), fill, array.dtype)])

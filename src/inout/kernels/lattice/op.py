@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +10,22 @@ from numpy.typing import NDArray
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
 from inout._core.lazy import lazy_property
-from inout.kernels.lattice.arrays import Columns, Integers, Numbers, Targets, checked_emissions
+from inout.kernels.lattice.arrays import (
+    Columns,
+    Integers,
+    Numbers,
+    Paths,
+    Slots,
+    Targets,
+    Vector,
+    Writing,
+    checked_emissions,
+)
 from inout.kernels.lattice.cpu import inference as passes
 from inout.kernels.lattice.cpu import scoring
 from inout.kernels.lattice.cpu import targets as writing
 from inout.kernels.lattice.histories import Histories
-from inout.kernels.lattice.targets import graph_of_targets, written_ranges
-
-Vector = NDArray[np.float64]
+from inout.kernels.lattice.targets import written_ranges
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,12 +61,17 @@ class Lattice:
     scores: Vector  # [e]
 
     @lazy_property
-    def _arrays(self) -> tuple[Any, ...]:
-        sizes = (self.columns.end_actions - self.columns.first_actions).astype(np.int64)
-        return (
+    def _paths(self) -> Paths:
+        return Paths(
             self.columns.firsts, self.node_offsets, self.slot_offsets, self.slot_nodes,
-            self.edge_offsets, self.edge_targets, sizes,
+            self.edge_offsets, self.edge_targets,
+            (self.columns.end_actions - self.columns.first_actions).astype(np.int64),
         )  # fmt: skip
+
+    @property
+    def slots(self) -> Slots:
+        """The slots, as the kernels take them."""
+        return Slots(self.slot_offsets, self.slot_nodes, self.slot_rows)
 
     @property
     def ends(self) -> Numbers:
@@ -80,7 +92,7 @@ class Lattice:
     def _behind(self) -> tuple[Vector, Vector, Vector]:
         values, mass = np.empty(len(self.parents)), np.empty(len(self.parents))
         posteriors = np.empty(len(self.scores))
-        passes.backward(self._arrays, self.scores, values, mass, posteriors)
+        passes.backward(self._paths, self.scores, values, mass, posteriors)
         return values, mass, posteriors
 
     @property
@@ -120,16 +132,13 @@ class Lattice:
     def constrained(self, targets: Targets) -> Constrained:
         """The paths that write the target of each example."""
         log_z, posteriors = np.empty(self.columns.num_examples), np.empty(len(self.scores))
-        writing.constrained(*self._states(targets), log_z, posteriors)
+        writing.constrained(self._writing(targets), self.scores, log_z, posteriors)
         return Constrained(log_z, posteriors)
 
-    def _states(self, targets: Targets) -> tuple[Any, ...]:
+    def _writing(self, targets: Targets) -> Writing:
         """What the passes over (context, written symbols) take."""
-        columns = graph_of_targets(self.columns)
-        strings = targets.symbols, targets.strings, targets.offsets
-        ranges, width = written_ranges(self.columns, targets)
-        most = int(np.diff(self.node_offsets[self.columns.firsts]).max(initial=1))
-        return self._arrays, columns, self.scores, strings, ranges, (most, width)
+        (lows, highs), width = written_ranges(self.columns, targets)
+        return Writing(self._paths, self.columns, targets, lows, highs, width)
 
     def rescored(self, scores: Vector) -> Lattice:
         """The same contexts with other scores of the edges: [e]."""
@@ -139,7 +148,7 @@ class Lattice:
                 "scores", f"must be {list(self.scores.shape)}. Got {list(scores.shape)}"
             )
         values = np.empty(len(self.parents))
-        passes.forward(self._arrays, scores, values)
+        passes.forward(self._paths, scores, values)
         return replace(self, scores=scores, forward=values)
 
     def reweighted(
@@ -156,10 +165,8 @@ class Lattice:
                 "weights", f"must be [{histories.num_weights}]. Got {list(weights.shape)}"
             )
         scoring.score_edges(
-            (columns.first_actions, columns.end_actions, columns.emission_rows),
-            histories.streams.places, weights, checked_emissions(columns, emissions),
-            float(escape), self.lens, (self.slot_offsets, self.slot_nodes, self.slot_rows),
-            self.edge_offsets, scores,
+            columns, histories.streams.places, weights, checked_emissions(columns, emissions),
+            float(escape), self.lens, self.slots, self.edge_offsets, scores,
         )  # fmt: skip
         return self.rescored(scores)
 
@@ -179,7 +186,7 @@ class Lattice:
         values = np.empty((len(self.parents), at_least("k", k, 1)))
         edges = np.empty(k * self.columns.size, np.int64)
         offsets = np.empty(k * self.columns.num_examples + 1, np.int64)
-        passes.kbest(self._arrays, self.scores, values, edges, offsets)
+        passes.kbest(self._paths, self.scores, values, edges, offsets)
         return edges[: offsets[-1]], offsets, values[self.ends]
 
     def best_given(self, targets: Targets) -> tuple[Numbers, Numbers, Vector]:
@@ -187,13 +194,13 @@ class Lattice:
         edges = np.empty(self.columns.size, np.int64)
         offsets = np.empty(self.columns.num_examples + 1, np.int64)
         scores = np.empty(self.columns.num_examples)
-        writing.best_given(*self._states(targets), edges, offsets, scores)
+        writing.best_given(self._writing(targets), self.scores, edges, offsets, scores)
         return edges[: offsets[-1]], offsets, scores
 
     def actions(self, edges: Numbers) -> Numbers:
         """The action of each of some edges."""
         places = np.searchsorted(self.edge_offsets, edges, side="right") - 1
-        sizes = self._arrays[-1][places]
+        sizes = self._paths.sizes[places]
         actions = self.columns.first_actions[places]
         return np.asarray(actions + (edges - self.edge_offsets[places]) % sizes, np.int64)
 
@@ -210,7 +217,7 @@ class Lattice:
         rows = int(self.columns.emission_rows.max(initial=-1)) + 1
         counts = np.zeros((rows, int(self.columns.end_actions.max(initial=0))))
         passes.count_actions(
-            self.edge_offsets, self.columns.first_actions, self._arrays[-1],
+            self.edge_offsets, self.columns.first_actions, self._paths.sizes,
             self.columns.emission_rows, edge_weights, counts,
         )  # fmt: skip
         return counts
@@ -218,5 +225,5 @@ class Lattice:
     @lazy_property
     def edge_sources(self) -> Integers:
         """The context that each edge begins at: [e]."""
-        sizes = np.repeat(self._arrays[-1], np.diff(self.slot_offsets))
+        sizes = np.repeat(self._paths.sizes, np.diff(self.slot_offsets))
         return np.repeat(self.slot_nodes, sizes)

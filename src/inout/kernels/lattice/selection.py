@@ -8,12 +8,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.errors import ArgumentError
-from inout.kernels.lattice.arrays import Columns, Numbers, Targets, checked_emissions
+from inout.kernels.lattice.arrays import (
+    Aims,
+    Columns,
+    Edges,
+    Integers,
+    Nodes,
+    Numbers,
+    Policy,
+    Slots,
+    Targets,
+    checked_emissions,
+)
 from inout.kernels.lattice.cpu import selection
-from inout.kernels.lattice.cpu.strings import UNBOUNDED
 from inout.kernels.lattice.histories import Histories
 from inout.kernels.lattice.op import Lattice
 from inout.kernels.lattice.targets import written_ranges
+from inout.kernels.limits import LATTICE_UNBOUNDED
 
 By = Literal["model", "target", "hybrid"]
 
@@ -47,86 +58,92 @@ def select(
 
     Time: O(contexts · actions · log contexts) for each column, all of it compiled.
     """
-    graph = (
-        columns.firsts, columns.source_offsets, columns.sources, columns.first_actions,
-        columns.end_actions, columns.inputs, columns.emission_rows, _checked_sizes(columns, sizes),
-    )  # fmt: skip
-    bound = _checked_memory(memory, histories)
     if by not in _BY:
         raise ArgumentError("by", f"must be one of {', '.join(_BY)}. Got {by!r:.80}")
     if (targets is None) != (by == "model"):
         raise ArgumentError("targets", "are needed by 'target' and 'hybrid', and by them only")
     emissions = checked_emissions(columns, emissions)
-    rule = bound, float(escape), anchored, _BY[by]
-    num_nodes, num_slots, num_edges, most_slots, most_elements = selection.bounds(
-        graph, bound, histories.streams.num_actions, _BY[by]
-    )
-    features = histories.begins.size
-    nodes, slots, edges = _empty(columns.size, num_nodes, num_slots, num_edges, features)
-    aims = _aims(columns, targets, num_nodes)
-    most_sources = int(np.diff(columns.source_offsets).max(initial=1))
+    policy = Policy(
+        _checked_sizes(columns, sizes), _checked_memory(memory, histories), float(escape),
+        anchored, _BY[by],
+    )  # fmt: skip
+    room = selection.bounds(columns, policy, histories.streams.num_actions)
+    nodes, slots, edges = _empty(columns.size, room, histories.begins.size)
+    aims = _aims(columns, targets, room.nodes)
     with histories.guard:
         while True:
             selection.select(
-                graph, histories.arrays, histories.growth(grow), emissions, rule, aims, nodes,
-                slots, edges, (most_slots, most_elements, most_sources),
+                columns, histories.features, histories.growth(grow), emissions, policy, aims, nodes,
+                slots, edges, room,
             )  # fmt: skip
             if histories.is_full:
                 histories.enlarge()
-            elif not histories.settle(nodes[-1][: nodes[0][-1]], nodes[1:5], grow=grow):
+            elif not histories.settle(nodes, grow=grow):
                 return _lattice(columns, nodes, slots, edges)
 
 
-def _empty(
-    num_columns: int, num_nodes: int, num_slots: int, num_edges: int, features: int
-) -> tuple[tuple[Any, ...], ...]:
-    """Room for contexts, slots and edges, as the kernel takes it."""
-    node_offsets, slot_offsets, edge_offsets = (
-        np.zeros(num_columns + 1, np.int64) for _ in range(3)
-    )
-    parents, symbols, lens, columns, lcs = (np.empty(num_nodes, np.int32) for _ in range(5))
-    is_anchored, forward = np.empty(num_nodes, np.bool_), np.empty(num_nodes)
-    history = np.empty((num_nodes, features), np.int32)
+def _empty(num_columns: int, room: selection.Bounds, features: int) -> tuple[Nodes, Slots, Edges]:
+    """Room for contexts, slots and edges."""
+
+    def offsets() -> Numbers:
+        return np.zeros(num_columns + 1, np.int64)
+
+    def integers() -> Integers:
+        return np.empty(room.nodes, np.int32)
+
     return (
-        (node_offsets, parents, symbols, lens, is_anchored, columns, lcs, forward, history),
-        (slot_offsets, np.empty(num_slots, np.int32), np.empty((num_slots, features), np.int64)),
-        (edge_offsets, np.empty(num_edges, np.int32), np.empty(num_edges)),
+        Nodes(
+            offsets=offsets(),
+            parents=integers(),
+            symbols=integers(),
+            lens=integers(),
+            is_anchored=np.empty(room.nodes, np.bool_),
+            columns=integers(),
+            lcs=integers(),
+            forward=np.empty(room.nodes),
+            history=np.empty((room.nodes, features), np.int32),
+        ),
+        Slots(
+            offsets=offsets(),
+            nodes=np.empty(room.slots, np.int32),
+            rows=np.empty((room.slots, features), np.int64),
+        ),
+        Edges(
+            offsets=offsets(),
+            targets=np.empty(room.edges, np.int32),
+            scores=np.empty(room.edges),
+        ),
     )
 
 
-def _lattice(
-    columns: Columns, nodes: tuple[Any, ...], slots: tuple[Any, ...], edges: tuple[Any, ...]
-) -> Lattice:
+def _lattice(columns: Columns, nodes: Nodes, slots: Slots, edges: Edges) -> Lattice:
     """What the kernel has filled, without the room that is left."""
-    node_offsets, parents, symbols, lens, is_anchored, _, _, forward, _ = nodes
-    slot_offsets, slot_nodes, slot_rows = slots
-    edge_offsets, edge_targets, scores = edges
-    num_nodes, num_slots, num_edges = node_offsets[-1], slot_offsets[-1], edge_offsets[-1]
+    num_nodes, num_slots, num_edges = nodes.offsets[-1], slots.offsets[-1], edges.offsets[-1]
     return Lattice(
         columns=columns,
-        node_offsets=node_offsets,
-        parents=parents[:num_nodes],
-        symbols=symbols[:num_nodes],
-        lens=lens[:num_nodes],
-        is_anchored=is_anchored[:num_nodes],
-        forward=forward[:num_nodes],
-        slot_offsets=slot_offsets,
-        slot_nodes=slot_nodes[:num_slots],
-        slot_rows=slot_rows[:num_slots],
-        edge_offsets=edge_offsets,
-        edge_targets=edge_targets[:num_edges],
-        scores=scores[:num_edges],
+        node_offsets=nodes.offsets,
+        parents=nodes.parents[:num_nodes],
+        symbols=nodes.symbols[:num_nodes],
+        lens=nodes.lens[:num_nodes],
+        is_anchored=nodes.is_anchored[:num_nodes],
+        forward=nodes.forward[:num_nodes],
+        slot_offsets=slots.offsets,
+        slot_nodes=slots.nodes[:num_slots],
+        slot_rows=slots.rows[:num_slots],
+        edge_offsets=edges.offsets,
+        edge_targets=edges.targets[:num_edges],
+        scores=edges.scores[:num_edges],
     )
 
 
-def _aims(columns: Columns, targets: Targets | None, num_nodes: int) -> tuple[Any, ...]:
-    """The targets as the kernel takes them, and room for the mass of what spells them."""
+def _aims(columns: Columns, targets: Targets | None, num_nodes: int) -> Aims:
+    """The targets, and room for the mass of what spells them."""
     if targets is None:
         none = np.zeros(0, np.int32)
-        return none, none, np.zeros(1, np.int64), np.zeros((2, 0), np.int64), np.empty((0, 1))
+        no_targets = Targets(none, none, np.zeros(1, np.int64))
+        return Aims(no_targets, np.zeros((2, 0), np.int64), np.empty((0, 1)))
     ranges, width = written_ranges(columns, targets)
-    room = np.empty((num_nodes, width))
-    return targets.symbols, targets.strings, targets.offsets, ranges, room
+    return Aims(targets, ranges, np.empty((num_nodes, width)))
 
 
 def _checked_sizes(columns: Columns, sizes: NDArray[Any] | int) -> Numbers:
@@ -147,7 +164,7 @@ def _checked_sizes(columns: Columns, sizes: NDArray[Any] | int) -> Numbers:
 
 def _checked_memory(memory: int | None, histories: Histories) -> int:
     if memory is None:
-        return UNBOUNDED
+        return LATTICE_UNBOUNDED
     streams = histories.streams
     # Where a stream shows all actions, what is forgotten must not be among the last it shows.
     lengths = np.where(streams.lengths, np.arange(streams.depth + 1), 0).max(1, initial=0)

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from inout._core.errors import ArgumentError
 from inout.kernels.lattice.arrays import Columns, Numbers, Targets
 from inout.kernels.lattice.cpu import targets as compiled
-
-
-def graph_of_targets(columns: Columns) -> tuple[Any, ...]:
-    """What the passes over states take of the columns."""
-    return columns.firsts, columns.source_offsets, columns.sources, columns.first_actions
 
 
 def written_ranges(columns: Columns, targets: Targets) -> tuple[Numbers, int]:
@@ -28,6 +21,5 @@ def written_ranges(columns: Columns, targets: Targets) -> tuple[Numbers, int]:
             "targets", f"must have symbols of {actions} actions. Got {len(targets.symbols)}"
         )
     ranges = np.zeros((2, columns.size), np.int64)
-    strings = targets.symbols, targets.strings, targets.offsets
-    width = compiled.written(graph_of_targets(columns), strings, ranges[0], ranges[1])
+    width = compiled.written(columns, targets, ranges[0], ranges[1])
     return ranges, int(width)

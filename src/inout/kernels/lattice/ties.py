@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.errors import ArgumentError
-from inout.kernels.lattice.arrays import Integers, Numbers, Streams
+from inout.kernels.lattice.arrays import Nodes, Numbers, Streams
 
 if TYPE_CHECKING:
     from inout.kernels.lattice.histories import Histories
@@ -64,18 +64,15 @@ class Ties:
         """The numbers of the streams that have a function."""
         return [s for s, function in enumerate(self.functions) if function is not None]
 
-    def settle(
-        self, histories: Histories, nodes: Integers, strings: tuple[Any, ...], grow: bool
-    ) -> bool:
+    def settle(self, histories: Histories, nodes: Nodes, grow: bool) -> bool:
         """Give histories that were not met before the rows of their keys; whether one has a row.
 
-        `nodes` [v f] are the histories of contexts, `strings` the contexts themselves. With `grow`
-        keys that are new get a row of zeros; without, they count 0.
+        With `grow`, keys that are new get a row of zeros; without, they count 0.
         """
         has_rows = False
         depth = histories.streams.depth + 1
         for s, length in self.lengths(histories.streams):
-            own = nodes[:, s * depth + length]
+            own = nodes.history[: nodes.offsets[-1], s * depth + length]
             starts = histories.starts(own)
             is_open = (starts == NEW) | ((starts == UNKNOWN_KEY) & grow)
             if not is_open.any():
@@ -84,7 +81,7 @@ class Ties:
             found, firsts = np.unique(own[met], return_index=True)
             function = self.functions[s]
             assert function is not None
-            keys = [function(tuple(one)) for one in _symbols(strings, met[firsts], length).tolist()]
+            keys = [function(tuple(one)) for one in _symbols(nodes, met[firsts], length).tolist()]
             known = len(self.rows[s])
             rows = np.array([self._row(histories, s, key, grow) for key in keys], np.int64)
             histories.tie(found, rows)
@@ -108,13 +105,13 @@ class Ties:
         return Ties(self.functions, self.rows)
 
 
-def _symbols(strings: tuple[Any, ...], contexts: Numbers, length: int) -> NDArray[np.int64]:
+def _symbols(nodes: Nodes, contexts: Numbers, length: int) -> NDArray[np.int64]:
     """The last symbols of contexts, from the oldest to the latest: [v k]."""
-    parents, symbols, lens, is_anchored = strings
-    remembered = (lens - is_anchored)[contexts]
-    before = np.where(is_anchored[contexts], BEGIN, STAR)
+    anchored = nodes.is_anchored[contexts]
+    remembered = nodes.lens[contexts] - anchored
+    before = np.where(anchored, BEGIN, STAR)
     found = np.empty((len(contexts), length), np.int64)
     for k in range(length):
-        found[:, length - 1 - k] = np.where(k < remembered, symbols[contexts], before)
-        contexts = np.where(k < remembered, parents[contexts], contexts)
+        found[:, length - 1 - k] = np.where(k < remembered, nodes.symbols[contexts], before)
+        contexts = np.where(k < remembered, nodes.parents[contexts], contexts)
     return found

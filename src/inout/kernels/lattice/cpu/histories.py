@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
+from inout.kernels.math.cpu.operations import BORROWING
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 SHIFT = np.uint64(32)
@@ -40,17 +41,17 @@ def reinsert(keys, values, new_keys, new_values):
             insert(new_keys, new_values, keys[old], values[old])
 
 
-@compiled
-def child(keys, values, row_starts, counts, stride, node, symbol, grow):
+@inner(**BORROWING)
+def child(table, node, symbol, grow):
     """The node of a string with one symbol more, -1 if there is none; new if `grow`.
 
     Where the table has no room for it, counts[IS_FULL] is set: all is to be done again with a
-    larger one. (The parts of the table come one by one: taking a tuple apart costs more than
-    all else here.)
+    larger one.
     """
     if node < 0:
         return -1
-    key = node * stride + symbol
+    keys, values, counts = table.keys, table.values, table.counts
+    key = node * table.stride + symbol
     slot = _slot(key, len(keys))
     while keys[slot] >= 0:
         if keys[slot] == key:
@@ -58,64 +59,70 @@ def child(keys, values, row_starts, counts, stride, node, symbol, grow):
         slot = (slot + 1) & (len(keys) - 1)
     if not grow:
         return -1
-    if 2 * (counts[NODES] + 1) > len(keys) or counts[NODES] + 1 > len(row_starts):
+    if 2 * (counts[NODES] + 1) > len(keys) or counts[NODES] + 1 > len(table.row_starts):
         counts[IS_FULL] = 1
         return -1
     keys[slot] = key
     values[slot] = counts[NODES]
-    row_starts[counts[NODES]] = -1
+    table.row_starts[counts[NODES]] = -1
     counts[NODES] += 1
     return values[slot]
 
 
-@inner
-def row(row_starts, counts, node, width, num_weights, grow):
+@inner(**BORROWING)
+def row(table, node, width, num_weights, grow):
     """Where the weights of a node begin, -1 if it has none; new ones if `grow`."""
     if node < 0:
         return -1
-    start = row_starts[node]
+    start = table.row_starts[node]
     if start >= 0 or not grow:
         return start
-    if counts[WEIGHTS] + width > num_weights:
-        counts[IS_FULL] = 1
+    if table.counts[WEIGHTS] + width > num_weights:
+        table.counts[IS_FULL] = 1
         return -1
-    start = counts[WEIGHTS]
-    row_starts[node] = start
-    counts[WEIGHTS] += width
+    start = table.counts[WEIGHTS]
+    table.row_starts[node] = start
+    table.counts[WEIGHTS] += width
     return start
 
 
+@inner(**BORROWING)
+def range_of(streams, s):
+    """The number of symbols of a stream; behind them are the beginning, ⋆ and the next inputs."""
+    return streams.num_actions * (streams.num_inputs + 1 if streams.pairs[s] else 1)
+
+
 @compiled
-def strings(table, firsts, lasts, symbols, nodes, grow):
+def strings(table, offsets, symbols, nodes, grow):
     """The node of each of many strings; `nodes` holds the nodes to start from, and the result."""
-    keys, values, row_starts, counts, stride = table
-    for s in range(len(firsts)):
+    for s in range(len(nodes)):
         node = nodes[s]
-        for k in range(firsts[s], lasts[s]):
-            node = child(keys, values, row_starts, counts, stride, node, symbols[k], grow)
+        for k in range(offsets[s], offsets[s + 1]):
+            node = child(table, node, symbols[k], grow)
         nodes[s] = node
 
 
 @compiled
 def rows(table, nodes, width, num_weights, grow, starts):
     """Where the weights of many nodes begin."""
-    keys, values, row_starts, counts, stride = table
     for s in range(len(nodes)):
-        starts[s] = row(row_starts, counts, nodes[s], width, num_weights, grow)
+        starts[s] = row(table, nodes[s], width, num_weights, grow)
 
 
 @compiled(fastmath={"reassoc", "contract"})
-def add_gradient(slots, actions, places, edge_weights, scale, gradient, touched, num_touched):
+def add_gradient(
+    slots, edge_offsets, columns, places, edge_weights, scale, gradient, touched, num_touched
+):
     """Add the weights of edges to the gradient of all rows that scored them.
 
     `touched` collects the parts of rows, unless it has no room at all: [:, 0] where they begin,
     [:, 1] how long they are. Returns their number.
     """
-    slot_offsets, edge_offsets, slot_rows = slots
+    slot_offsets, slot_rows = slots.offsets, slots.rows
     depth = slot_rows.shape[1] // places.shape[0]
-    for c in range(len(actions)):
-        first, end = actions[c]
-        size = end - first
+    for c in range(len(edge_offsets) - 1):
+        first = columns.first_actions[c]
+        size = columns.end_actions[c] - first
         for slot in range(slot_offsets[c], slot_offsets[c + 1]):
             start = edge_offsets[c] + (slot - slot_offsets[c]) * size
             own = edge_weights[start : start + size]

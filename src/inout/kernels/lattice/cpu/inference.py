@@ -7,14 +7,13 @@ import numpy as np
 from inout._core.cpu.compiling import compiled
 from inout.kernels.math.cpu.exponential import exp_below
 
-# `lattice` is (firsts, node_offsets, slot_offsets, slot_nodes, edge_offsets, edge_targets,
-# sizes): see `Lattice`. sizes[c] is the number of actions into column c.
-
 
 @compiled
 def forward(lattice, scores, values):
-    """log of the sum over all paths from the beginning to each context."""
-    firsts, node_offsets, slot_offsets, slot_nodes, edge_offsets, edge_targets, sizes = lattice
+    """log of the sum over all paths from the beginning to each context of a lattice (`Paths`)."""
+    node_offsets, slot_offsets = lattice.node_offsets, lattice.slot_offsets
+    slot_nodes, sizes = lattice.slot_nodes, lattice.sizes
+    edge_offsets, edge_targets = lattice.edge_offsets, lattice.edge_targets
     most = 1
     for c in range(len(sizes)):
         most = max(most, node_offsets[c + 1] - node_offsets[c])
@@ -51,7 +50,9 @@ def backward(lattice, scores, values, mass, posteriors):
     On the way back each context learns what share each of its edges has, on the way ahead its
     mass is divided among them: so it adds up to one even where log Z is too large for that.
     """
-    firsts, node_offsets, slot_offsets, slot_nodes, edge_offsets, edge_targets, sizes = lattice
+    firsts, node_offsets, slot_offsets = lattice.firsts, lattice.node_offsets, lattice.slot_offsets
+    slot_nodes, sizes = lattice.slot_nodes, lattice.sizes
+    edge_offsets, edge_targets = lattice.edge_offsets, lattice.edge_targets
     most = 1
     for c in range(len(sizes)):
         most = max(most, sizes[c])
@@ -115,7 +116,9 @@ def kbest(lattice, scores, values, edges, offsets):
     Fewer where there are fewer: the rest are empty. Of paths of the same score the one that was
     met first is before the other.
     """
-    firsts, node_offsets, slot_offsets, slot_nodes, edge_offsets, edge_targets, sizes = lattice
+    firsts, node_offsets, slot_offsets = lattice.firsts, lattice.node_offsets, lattice.slot_offsets
+    slot_nodes, sizes = lattice.slot_nodes, lattice.sizes
+    edge_offsets, edge_targets = lattice.edge_offsets, lattice.edge_targets
     k = values.shape[1]
     back = np.full(values.shape, -1, np.int64)  # the last edge of each path to a context
     origins = np.full(values.shape, -1, np.int32)  # where it comes from

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from inout._core.cpu.compiling import compiled, inner
-from inout.kernels.lattice.cpu.histories import GROW_NODES, GROW_ROWS, child, row
+from inout.kernels.lattice.cpu.histories import GROW_NODES, GROW_ROWS, child, range_of, row
 from inout.kernels.math.cpu.exponential import FAST
+from inout.kernels.math.cpu.operations import BORROWING
 
 
-@inner
-def remember(streams, table, stars, strings, inputs, first, last, history, memory, walked, grow):
+@inner(**BORROWING)
+def remember(features, nodes, inputs, first, last, memory, walked, grow):
     """The histories of new contexts first to last, which differ from ⋆…⋆."""
-    shows, places, widths, pairs, next_input, lengths, ranges, num_actions, deepest = streams
-    keys, values, row_starts, counts, stride = table
-    parents, symbols, lens, columns, top = strings
-    depth = stars.shape[1]
+    streams, table, stars, history = features.streams, features.table, features.stars, nodes.history
+    shows, parents, lens, depth = streams.symbols, nodes.parents, nodes.lens, stars.shape[1]
     for s in range(stars.shape[0]):
         silent = False
         for a in range(shows.shape[1]):
             silent |= shows[s, a] < 0
         longest = 0
         for k in range(depth):
-            if lengths[s, k]:
+            if streams.lengths[s, k]:
                 longest = k
         own = s * depth
         new_node = grow[s] >= GROW_NODES
@@ -40,42 +39,41 @@ def remember(streams, table, stars, strings, inputs, first, last, history, memor
                 v = parents[v]
             for step in range(length - 1, -1, -1):
                 v = walked[step]
-                shown = shows[s, symbols[v]]
+                shown = shows[s, nodes.symbols[v]]
                 if shown < 0:
                     continue
-                if pairs[s]:
-                    shown += num_actions * (inputs[columns[v]] + 1)
+                if streams.pairs[s]:
+                    shown += streams.num_actions * (inputs[nodes.columns[v]] + 1)
                 for k in range(longest, 0, -1):
-                    history[node, own + k] = child(
-                        keys, values, row_starts, counts, stride, history[node, own + k - 1], shown,
-                        new_node,
-                    )  # fmt: skip
+                    before = history[node, own + k - 1]
+                    history[node, own + k] = child(table, before, shown, new_node)
 
 
-@inner
-def find_rows(streams, table, num_weights, history, nodes, first, given, grow, found):
+@inner(**BORROWING)
+def find_rows(features, history, nodes, first, given, grow, found):
     """The rows of weights that score the actions of a column after each of some contexts."""
-    symbols, places, widths, pairs, next_input, lengths, ranges, num_actions, deepest = streams
-    keys, values, row_starts, counts, stride = table
-    depth = lengths.shape[1]
-    for s in range(len(widths)):
+    streams, table, lengths = features.streams, features.table, features.streams.lengths
+    num_weights, depth = len(features.weights), lengths.shape[1]
+    for s in range(len(streams.widths)):
         new_node, new_row = grow[s] >= GROW_NODES, grow[s] >= GROW_ROWS
         for slot in range(len(nodes)):
             has_row = False
             for k in range(depth - 1, -1, -1):
                 f = s * depth + k
                 found[slot, f] = -1
-                if not lengths[s, k] or places[s, first] < 0 or (deepest and has_row):
+                if not lengths[s, k] or streams.places[s, first] < 0:
+                    continue
+                if streams.deepest and has_row:
                     continue
                 place = history[nodes[slot], f]
-                if next_input[s]:
-                    shown = ranges[s] + 2 + given + 1
-                    place = child(keys, values, row_starts, counts, stride, place, shown, new_node)
-                found[slot, f] = row(row_starts, counts, place, widths[s], num_weights, new_row)
+                if streams.next_input[s]:
+                    shown = range_of(streams, s) + 2 + given + 1
+                    place = child(table, place, shown, new_node)
+                found[slot, f] = row(table, place, streams.widths[s], num_weights, new_row)
                 has_row |= found[slot, f] >= 0
 
 
-@inner(fastmath=FAST)
+@inner(fastmath=FAST, **BORROWING)
 def score(
     found, nodes, lens, escape, emissions, emission_row, places, first, size, weights, scores
 ):
@@ -100,14 +98,13 @@ def score(
 
 
 @compiled
-def score_edges(graph, places, weights, emissions, escape, lens, slots, edge_offsets, scores):
+def score_edges(columns, places, weights, emissions, escape, lens, slots, edge_offsets, scores):
     """The scores of all edges of a lattice under other weights."""
-    first_actions, end_actions, rows = graph
-    slot_offsets, slot_nodes, slot_rows = slots
-    for c in range(len(first_actions)):
-        first = first_actions[c]
-        lo, hi = slot_offsets[c], slot_offsets[c + 1]
+    for c in range(len(edge_offsets) - 1):
+        first = columns.first_actions[c]
+        lo, hi = slots.offsets[c], slots.offsets[c + 1]
         score(
-            slot_rows[lo:hi], slot_nodes[lo:hi], lens, escape, emissions, rows[c], places, first,
-            end_actions[c] - first, weights, scores[edge_offsets[c] : edge_offsets[c + 1]],
+            slots.rows[lo:hi], slots.nodes[lo:hi], lens, escape, emissions,
+            columns.emission_rows[c], places, first, columns.end_actions[c] - first, weights,
+            scores[edge_offsets[c] : edge_offsets[c + 1]],
         )  # fmt: skip

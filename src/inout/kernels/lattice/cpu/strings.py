@@ -8,16 +8,41 @@ lexicographic order, the last symbol first, ⋆ above all others, so the last of
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from inout._core.cpu.compiling import inner
+from inout.kernels.lattice.arrays import Integers, Mask, Numbers
+from inout.kernels.limits import LATTICE_UNBOUNDED as UNBOUNDED
+from inout.kernels.math.cpu.operations import BORROWING
 
-UNBOUNDED = 1 << 30
+
+class Sorting(NamedTuple):
+    """The slots of a column in lexicographic order."""
+
+    order: Integers
+    following: Integers  # the lcs of each with the next
+    heads: Numbers  # scratch: where those of each source begin
+    ends: Numbers  # scratch: and end
 
 
-@inner
-def _compare(strings, u, v):
-    """(-1, 0 or 1 as string u is before, equal to or behind v; their longest common suffix)."""
-    parents, symbols, lens, columns, top = strings
-    length_u, length_v = lens[u], lens[v]
+class Classes(NamedTuple):
+    """Slots whose strings are equal as far as a context remembers."""
+
+    starts: Integers  # where each class begins in the order of slots
+    lens: Integers  # how long its strings get by an action
+    lcs: Integers  # with the next one
+    anchored: Mask  # whether contexts made from it are anchored
+    allowed: Mask  # and may be chosen
+
+
+@inner(**BORROWING)
+def _compare(nodes, top, u, v):
+    """(-1, 0 or 1 as string u is before, equal to or behind v; their longest common suffix).
+
+    `top` is the number of ⋆.
+    """
+    parents, symbols = nodes.parents, nodes.symbols
+    length_u, length_v = nodes.lens[u], nodes.lens[v]
     k = 0
     while True:
         left = symbols[u] if k < length_u else top
@@ -30,31 +55,29 @@ def _compare(strings, u, v):
         u, v = parents[u], parents[v]
 
 
-@inner
-def collect(strings, lcs, node_offsets, sources, slot_nodes, sorting):
-    """The contexts of all source columns as slots; returns how many.
-
-    `sorting` gets their order, and the lcs of each with the next in this order.
-    """
-    order, following, heads = sorting
+@inner(**BORROWING)
+def collect(nodes, top, sources, slot_nodes, sorting):
+    """The contexts of all source columns as slots; returns how many. Fills `sorting`."""
     count = 0
     for s in range(len(sources)):
-        heads[s] = count
-        for v in range(node_offsets[sources[s]], node_offsets[sources[s] + 1]):
+        sorting.heads[s] = count
+        for v in range(nodes.offsets[sources[s]], nodes.offsets[sources[s] + 1]):
             slot_nodes[count] = v
-            order[count] = count
-            following[count] = lcs[v]
+            sorting.order[count] = count
+            sorting.following[count] = nodes.lcs[v]
             count += 1
-    heads[len(sources)] = count
+    sorting.heads[len(sources)] = count
     if len(sources) > 1:
-        _merge_sources(strings, len(sources), slot_nodes[:count], order, following, heads)
+        _merge_sources(nodes, top, len(sources), slot_nodes[:count], sorting)
     return count
 
 
-@inner
-def _merge_sources(strings, num_sources, slot_nodes, order, following, heads):
+@inner(**BORROWING)
+def _merge_sources(nodes, top, num_sources, slot_nodes, sorting):
     """Bring slots into one order, where those of each source begin at `heads` and have theirs."""
-    ends = heads[1 : num_sources + 1].copy()
+    order, following, heads, ends = sorting.order, sorting.following, sorting.heads, sorting.ends
+    for s in range(num_sources):
+        ends[s] = heads[s + 1]
     previous = -1
     for place in range(len(slot_nodes)):
         best = -1
@@ -63,50 +86,49 @@ def _merge_sources(strings, num_sources, slot_nodes, order, following, heads):
                 if best < 0:
                     best = s
                 else:
-                    sign, _ = _compare(strings, slot_nodes[heads[s]], slot_nodes[heads[best]])
+                    sign, _ = _compare(nodes, top, slot_nodes[heads[s]], slot_nodes[heads[best]])
                     if sign < 0:
                         best = s
         order[place] = heads[best]
         heads[best] += 1
         node = slot_nodes[order[place]]
         if previous >= 0:
-            _, following[place - 1] = _compare(strings, previous, node)
+            _, following[place - 1] = _compare(nodes, top, previous, node)
         previous = node
     following[len(slot_nodes) - 1] = 0
 
 
-@inner
-def classify(nodes, sorting, lens, is_anchored, memory, anchored_only, classes):
+@inner(**BORROWING)
+def classify(slot_nodes, sorting, nodes, policy, classes):
     """Make slots whose strings are equal as far as a context remembers one class; returns how many.
 
-    `classes`: where each begins in the order of slots, how long its strings get by an action, the
-    lcs with the next one, whether contexts made from it are anchored, and may be chosen.
+    Fills `classes`.
     """
-    order, following, _ = sorting
-    starts, class_lens, class_lcs, anchored, allowed = classes
+    order, following, memory = sorting.order, sorting.following, policy.memory
     threshold = UNBOUNDED - 1 if memory >= UNBOUNDED else memory - 1
     count = 0
-    for place in range(len(nodes)):
+    for place in range(len(slot_nodes)):
         if place == 0 or following[place - 1] < threshold:
-            v = nodes[order[place]]
-            starts[count] = place
-            class_lens[count] = min(lens[v] + 1, memory)
-            anchored[count] = is_anchored[v] and lens[v] + 1 <= memory
-            allowed[count] = anchored[count] or not anchored_only
+            v = slot_nodes[order[place]]
+            length = nodes.lens[v] + 1
+            classes.starts[count] = place
+            classes.lens[count] = min(length, memory)
+            classes.anchored[count] = nodes.is_anchored[v] and length <= memory
+            classes.allowed[count] = classes.anchored[count] or not policy.anchored
             count += 1
-        class_lcs[count - 1] = following[place]
-    starts[count] = len(nodes)
+        classes.lcs[count - 1] = following[place]
+    classes.starts[count] = len(slot_nodes)
     return count
 
 
-@inner
-def merge(size, num_classes, classes, active, base, last, lens, lcs, stack, made_from, into):
-    """Appendix A, step 3: every element goes into its longest active suffix, `into`.
+@inner(**BORROWING)
+def merge(size, num_classes, classes, base, last, nodes, room):
+    """Appendix A, step 3: every element goes into its longest active suffix, `room.into`.
 
     The contexts of the column get their numbers, base to last, ⋆…⋆ being the last: of each of the
-    others `made_from` is its element.
+    others `room.made_from` is its element.
     """
-    _, class_lens, class_lcs, _, _ = classes
+    stack, lens = room.stack, nodes.lens
     stack[0] = last
     height = 1
     node = last
@@ -115,17 +137,17 @@ def merge(size, num_classes, classes, active, base, last, lens, lcs, stack, made
         for k in range(num_classes - 1, -1, -1):
             e = k * size + i
             if k < num_classes - 1:
-                common = min(common, class_lcs[k] + 1)
+                common = min(common, classes.lcs[k] + 1)
             else:
                 common = 0
             while common < lens[stack[height - 1]]:
                 height -= 1
-            if active[e]:
+            if room.active[e]:
                 node -= 1
-                lens[node] = class_lens[k]
-                lcs[node] = common
-                made_from[node - base] = e
+                lens[node] = classes.lens[k]
+                nodes.lcs[node] = common
+                room.made_from[node - base] = e
                 stack[height] = node
                 height += 1
                 common = UNBOUNDED
-            into[e] = stack[height - 1]
+            room.into[e] = stack[height - 1]

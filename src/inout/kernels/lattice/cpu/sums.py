@@ -5,17 +5,22 @@ An element is a class of slots followed by an action: number class · actions + 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import inner
+from inout.kernels.lattice.arrays import Integers, Numbers
 from inout.kernels.lattice.cpu.targets import action, add_logs
 from inout.kernels.math.cpu.exponential import FAST, exp_below
+from inout.kernels.math.cpu.operations import BORROWING
 
 
-@inner(fastmath=FAST)
-def sum_classes(scores, forward, nodes, order, starts, num_classes, size, sums, spare):
-    """log of the mass of each element."""
-    largest, shares = spare
+@inner(fastmath=FAST, **BORROWING)
+def sum_classes(scores, forward, nodes, order, starts, num_classes, size, room):
+    """log of the mass of each element, `room.values`."""
+    sums, largest, shares = room.values, room.largest, room.shares
     for k in range(num_classes):
         own = sums[k * size : (k + 1) * size]
         slot = order[starts[k]]
@@ -46,35 +51,49 @@ def sum_classes(scores, forward, nodes, order, starts, num_classes, size, sums, 
             own[i] = np.log(own[i]) + largest[i] if own[i] > 0 else -np.inf
 
 
-@inner(fastmath={"contract"})
-def add_forward(values, into, base, last, forward, spare):
+@inner(fastmath={"contract"}, **BORROWING)
+def add_forward(room, count, base, last, forward):
     """forward[v] = log Σ exp(values) of the elements that go into context v, base to last."""
-    largest, shares = spare
+    largest, shares, values, into = room.largest, room.shares, room.values, room.into
     for v in range(base, last + 1):
         largest[v - base] = -np.inf
         forward[v] = 0.0
-    for e in range(len(values)):
+    for e in range(count):
         v = into[e] - base
         largest[v] = max(largest[v], values[e])
     for v in range(last + 1 - base):
         if largest[v] == -np.inf:
             largest[v] = 0.0
-    for e in range(len(values)):
+    for e in range(count):
         shares[e] = values[e] - largest[into[e] - base]
-    for e in range(len(values)):
+    for e in range(count):
         shares[e] = exp_below(shares[e])
-    for e in range(len(values)):
+    for e in range(count):
         forward[into[e]] += shares[e]
     for v in range(base, last + 1):
         forward[v] = np.log(forward[v]) + largest[v - base] if forward[v] > 0 else -np.inf
 
 
-# `spelling` is (symbols, string, written, aims): what actions write, the target of the example,
-# how much of it can be written at each column, and the mass of a context that has written so much
-# of it, as [v, symbols written - written[0] of its column]. See `targets`.
+class Spelling(NamedTuple):
+    """What the paths of an example are to spell; see `targets`."""
+
+    symbols: Integers  # [a]: what actions write
+    string: Integers  # the target
+    written: Numbers  # [2 c]: how much of it can be written at each column
+    mass: NDArray[np.float64]  # [v t]: of a context that has written[0] + t symbols of it
 
 
-@inner
+class Column(NamedTuple):
+    """What leads into a column: its number, sources, actions, and number of classes."""
+
+    number: int
+    sources: Integers
+    first: int
+    size: int
+    num_classes: int
+
+
+@inner(**BORROWING)
 def _written_before(written, sources):
     """The least and the largest number of symbols written at some columns."""
     low, high = written[0, sources[0]], written[1, sources[0]]
@@ -84,42 +103,42 @@ def _written_before(written, sources):
     return low, high
 
 
-@inner
-def sum_targets(
-    spelling, sources, first, size, nodes, columns, order, starts, num_classes, scores, sums,
-    class_aims,
-):  # fmt: skip
-    """The mass of each element that spells the beginning of the target; of each class, by t."""
-    symbols, string, written, aims = spelling
-    low, high = _written_before(written, sources)
-    sums[:] = -np.inf
-    for k in range(num_classes):
+@inner(**BORROWING)
+def sum_targets(spelling, column, nodes, slot_nodes, order, starts, scores, room):
+    """The mass of each element that spells the beginning of the target, `room.aimed`.
+
+    `room.class_aims`: that of each class, by the number of symbols written.
+    """
+    written, mass, sums, size = spelling.written, spelling.mass, room.aimed, column.size
+    low, high = _written_before(written, column.sources)
+    sums[: column.num_classes * size] = -np.inf
+    for k in range(column.num_classes):
         for t in range(low, high + 1):
             total = -np.inf
-            i, _ = action(symbols, first, size, string, t)
+            i, _ = action(spelling.symbols, column.first, size, spelling.string, t)
             if i >= 0:
                 for place in range(starts[k], starts[k + 1]):
                     slot = order[place]
-                    v = nodes[slot]
-                    before = t - written[0, columns[v]]
-                    if before < 0 or before >= aims.shape[1]:
+                    v = slot_nodes[slot]
+                    before = t - written[0, nodes.columns[v]]
+                    if before < 0 or before >= mass.shape[1]:
                         continue
-                    if aims[v, before] > -np.inf:
-                        total = add_logs(total, aims[v, before] + scores[slot * size + i])
+                    if mass[v, before] > -np.inf:
+                        total = add_logs(total, mass[v, before] + scores[slot * size + i])
                 e = k * size + i
                 sums[e] = add_logs(sums[e], total) if total > -np.inf else sums[e]
-            class_aims[k, t - low] = total
+            room.class_aims[k, t - low] = total
 
 
-@inner
-def add_targets(spelling, sources, c, first, size, num_classes, into, base, last, class_aims):
-    """The mass of each context of column c, base to last, that spells so much of the target."""
-    symbols, string, written, aims = spelling
-    low, high = _written_before(written, sources)
-    aims[base : last + 1] = -np.inf
-    for k in range(num_classes):
+@inner(**BORROWING)
+def add_targets(spelling, column, base, last, room):
+    """The mass of each context of a column, base to last, that spells so much of the target."""
+    written, mass, aims = spelling.written, spelling.mass, room.class_aims
+    low, high = _written_before(written, column.sources)
+    mass[base : last + 1] = -np.inf
+    for k in range(column.num_classes):
         for t in range(low, high + 1):
-            if class_aims[k, t - low] > -np.inf:
-                i, after = action(symbols, first, size, string, t)
-                v, place = into[k * size + i], after - written[0, c]
-                aims[v, place] = add_logs(aims[v, place], class_aims[k, t - low])
+            if aims[k, t - low] > -np.inf:
+                i, after = action(spelling.symbols, column.first, column.size, spelling.string, t)
+                v, place = room.into[k * column.size + i], after - written[0, column.number]
+                mass[v, place] = add_logs(mass[v, place], aims[k, t - low])
