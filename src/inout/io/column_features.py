@@ -1,4 +1,4 @@
-"""Features of words in columns: the usual ones, so that a tagger can be had without any code."""
+"""Standard features of words in columns, so that a tagger needs no code."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _RUN = re.compile(r"(.)\1+")
 def column_features(rows: Sequence[Sequence[str]]) -> list[dict[str, float]]:
     """The features of each position of a sequence; its first column is the word.
 
-    Of the word itself: as it is, in lower case, its first and last one to four letters, its shape;
-    of up to two words on either side: as they are in lower case, and the shape of the nearest.
-    Of other columns: the values here and on both sides, and pairs of neighbours. That a neighbour
-    is missing is a feature too. O(number of words).
+    Of the word itself: the word, its lower-case form, its prefixes and suffixes of one to four
+    letters, its shape; of up to two words on either side: the lower-case form, and the shape of
+    the nearest. Of other columns: the values here and on both sides, and pairs of neighbours. A
+    missing neighbour is a feature too. O(number of words).
 
     >>> first, _ = column_features([["Paris", "NNP"], ["sleeps", "VBZ"]])
     >>> {"word=Paris", "shape=Xx", "suffix=is", "lower[+1]=sleeps", "column1=NNP"} <= set(first)
@@ -28,7 +28,7 @@ def column_features(rows: Sequence[Sequence[str]]) -> list[dict[str, float]]:
 
 
 def columns_of(names: Iterable[str]) -> int:
-    """How many columns sequences had whose features these are.
+    """The number of columns of the sequences that these features come from.
 
     >>> columns_of(column_features([["Paris", "NNP"]])[0]), columns_of(["word=Paris"])
     (2, 1)
@@ -38,7 +38,7 @@ def columns_of(names: Iterable[str]) -> int:
 
 
 def shape(word: str) -> str:
-    """What kind of characters a word has, each kind in a row once.
+    """The shape of a word: its kinds of characters, without repetition.
 
     >>> shape("McDonald"), shape("F-16"), shape("été")
     ('XxXx', 'X-d', 'x')

@@ -1,4 +1,4 @@
-"""Facts from tab-separated text: one row a line, with or without a weight at its end."""
+"""Facts from tab-separated text: one row per line, with or without a weight at its end."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def read_facts(
     r"""The rows of a file of facts with their log-weights.
 
     Fields are separated by tabs. A field that looks like an integer is one, a field in double
-    quotes is a string whatever it looks like, and so is everything else. Empty lines and lines
-    that begin with `#` are left out. A row of as many fields as the relation has arguments
-    (`arities`) weighs one; a field more at the end is its log-weight, or with `probabilities`
-    its weight, which may be 0.
+    quotes is always a string, and so is everything else. Empty lines and lines that begin with
+    `#` are ignored. A row with as many fields as the relation has arguments (`arities`) has weight
+    one; an additional last field is its log-weight, or with `probabilities` its weight, which may
+    be 0.
 
-    Where the relation has several arities a file may be readable with weights and without: that
-    raises `AmbiguousFactsError`, unless `weighted` says which. Mistakes raise `FileError` with
-    line and column. O(size of the file).
+    If the relation has several arities, a file may be ambiguous: that raises
+    `AmbiguousFactsError`, unless `weighted` says which. Errors raise `FileError` with line and
+    column. O(size of the file).
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "rule.tsv"
@@ -73,7 +73,7 @@ def read_facts(
 
 
 def read_value(field: str) -> str | int:
-    """The value that one field of a file stands for.
+    """The value of one field of a file.
 
     >>> read_value("12"), read_value('"12"'), read_value("NP")
     (12, '12', 'NP')

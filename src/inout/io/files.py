@@ -1,4 +1,4 @@
-"""Whole files, read with clear errors and written so that no half of one is ever seen."""
+"""Whole files, read with clear errors and written atomically."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from inout._core.files import reason
 
 
 def read_text(path: str | Path) -> str:
-    """The text of a UTF-8 file, without a byte order mark; of one named `.xz`, of what is in it.
+    """The text of a UTF-8 file, without a byte order mark; `.xz` files are decompressed.
 
-    Raises `FileError` where there is no such file, or it is no text: with line and column.
+    Raises `FileError` if there is no such file or it is not text, then with line and column.
     """
     data = read_bytes(path)
     if Path(path).suffix == ".xz":
@@ -33,7 +33,7 @@ def read_text(path: str | Path) -> str:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """All bytes of a file; `FileError` where it cannot be read."""
+    """All bytes of a file; `FileError` if it cannot be read."""
     try:
         return Path(path).read_bytes()
     except (OSError, ValueError) as error:
@@ -52,7 +52,7 @@ def write_text(path: str | Path, text: str) -> None:
 def write_bytes(path: str | Path, data: bytes) -> None:
     """Write a file under a temporary name beside it, then rename it into place.
 
-    Whoever opens `path` finds the old file or the new one, whole, also after a crash.
+    `path` is always either the whole old file or the whole new one, even after a crash.
     """
     check_writable(path)
     target = Path(path).resolve()
@@ -74,7 +74,7 @@ def write_bytes(path: str | Path, data: bytes) -> None:
 
 
 def check_writable(path: str | Path) -> None:
-    """Raise `FileError` where `write_text` could not put a file; for asking before long work."""
+    """Raise `FileError` if `write_text` could not write this file; checked before long work."""
     try:
         target = Path(path).resolve()
         if target.exists() and not target.is_file():
@@ -89,7 +89,7 @@ def check_writable(path: str | Path) -> None:
 
 
 def check_readable(path: str | Path) -> None:
-    """Raise `FileError` where there is no such file; for asking before long work."""
+    """Raise `FileError` if there is no such file; checked before long work."""
     if not Path(path).exists():
         raise FileError(reason(FileNotFoundError()), file=path)
     if Path(path).is_dir():

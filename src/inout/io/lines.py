@@ -1,4 +1,4 @@
-"""The lines of a text file, read lazily: a file of any size takes little memory."""
+"""The lines of a text file, read lazily in little memory."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _MARK = b"\xef\xbb\xbf"
 
 
 def lines_of_file(path: str | Path) -> Iterator[str]:
-    """The lines of a UTF-8 file without their ends; `.xz` and `.gz` are unpacked on the way.
+    """The lines of a UTF-8 file without their ends; `.xz` and `.gz` are decompressed.
 
-    Raises `FileError` where the file cannot be read or is not UTF-8 text.
+    Raises `FileError` if the file cannot be read or is not UTF-8 text.
     """
     try:
         with open_bytes(Path(path)) as file:

@@ -40,7 +40,7 @@ def write_model(
 def read_model(
     path: str | Path, key: str, version: int, what: str
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """(content, arrays) of a model's file; `FileError` where it is none. `what`: of which kind."""
+    """(content, arrays) of a model file; `FileError` if it is not one. `what` names its kind."""
     data = read_bytes(path)
     try:
         arrays = load(data)
@@ -59,7 +59,7 @@ def read_model(
 
 @contextmanager
 def made_of(path: str | Path, what: str) -> Iterator[None]:
-    """Around what makes a model of such content: where that fails, the file is damaged."""
+    """Report errors while a model is made from its content as a damaged file."""
     try:
         yield
     except _UNREADABLE as error:

@@ -1,17 +1,17 @@
 r"""Tagged sequences in text files: labels with features, or words with tags in columns.
 
-The form `features` has one position a line: its label, and behind tabs the names of its features,
-with a colon and a value where that is not 1. A blank line ends a sequence::
+The form `features` has one position per line: its label and the names of its features, separated
+by tabs, with a colon and a value if that is not 1. A blank line ends a sequence::
 
     B	word=the	capital:0.5
     I	word=cat
 
-A label that is not known is left empty or written `?`. `\:`, `\\`, `\t`, `\n` and `\r` stand for
-characters that would mean something else, `\?` for a label that is a question mark. There are no
-comments: names may begin with `#`. CRFsuite reads and writes the same, but for `\t`, `\n`, `\r`.
+An unknown label is empty or `?`. `\:`, `\\`, `\t`, `\n` and `\r` are escapes, `\?` is a label that
+is a question mark. There are no comments: names may begin with `#`. CRFsuite reads and writes the
+same format, except for `\t`, `\n`, `\r`.
 
-The form `conll` is that of CoNLL's shared tasks: a word a line, then other columns, the label in
-the last one, separated by blanks. Simple features are made of it.
+The form `conll` is that of CoNLL's shared tasks: one word per line, then other columns, with the
+label in the last one, separated by blanks. Standard features are computed from it.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def read_tagged(
 ) -> Iterator[TaggedSequence]:
     r"""The sequences of a file, read lazily.
 
-    Mistakes raise `FileError` with their line. A duplicate feature at a position counts twice.
-    The file may be compressed (`.xz`, `.gz`). In the form `conll` lines of so many `columns` (by
-    default 1, the words) have no label; that of other lines is the last column.
+    Errors raise `FileError` with their line. A duplicate feature at a position counts twice.
+    The file may be compressed (`.xz`, `.gz`). In the form `conll` lines with this many `columns`
+    (by default 1, the words) have no label; in other lines it is the last column.
 
     O(size of the file) time, O(longest sequence) memory.
 

@@ -1,8 +1,8 @@
 """log Z as a torch function, for any number of potentials, differentiable to any order.
 
-Values of generating functions (complex, perhaps) are differentiated by the same functions. A family
-gives its passes (log Z, gradient, Hessian times a direction) and a slow twin in plain
-torch code, which third and higher derivatives use.
+Also used for (possibly complex) values of generating functions. A family supplies its passes (log
+Z, gradient, Hessian-vector product) and a slow twin in plain torch code, for third and higher
+derivatives.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class _Tangent(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         higher = torch.is_grad_enabled()
         with torch.enable_grad():
-            # Aliases: what flows where one input depends on another is the caller's graph's task.
+            # Aliases: if one input depends on another, the caller's graph handles it.
             inputs = [
                 x.view_as(x) if x.requires_grad else x.detach().requires_grad_()
                 for x in ctx.saved_tensors
@@ -117,7 +117,7 @@ def tangents_by(
     *,
     graph: bool = False,
 ) -> tuple[Tensor, ...]:
-    """What `Passes.tangents` gives, by differentiating `twin` twice; with `graph` once more."""
+    """As `Passes.tangents`, by differentiating `twin` twice; differentiable with `graph`."""
     with torch.enable_grad():
         own = [x if x.requires_grad else x.detach().requires_grad_() for x in potentials]
         scales = weights if weights.requires_grad else weights.detach().requires_grad_()
@@ -143,7 +143,7 @@ def _log_z(passes: Passes, potentials: Sequence[Tensor]) -> Tensor:
 
 
 def gradient_wanted(*potentials: Tensor) -> bool:
-    """Whether autograd will ask for derivatives, so that passes have to keep their charts."""
+    """Whether derivatives will be needed, so that passes must keep their charts."""
     return torch.is_grad_enabled() and any(x.requires_grad for x in potentials)
 
 

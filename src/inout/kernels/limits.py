@@ -1,8 +1,8 @@
 """Thresholds and limits of all kernels, with the reason for each.
 
-Kernels of the dense families work in real arithmetic, relative to the largest number of a block:
-whatever is far below it underflows. These numbers say when that may matter, so that an element is
-done again more slowly; how much is made at a time; and what does not fit.
+Kernels of the dense families work in real arithmetic, relative to the largest number of a block;
+much smaller numbers underflow. These limits say when that may matter, so that an element is
+recomputed more slowly; how much is computed at a time; and what is too large.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ Owned = TypeVar("Owned")
 class Recording(Generic[Results]):
     """A function of CUDA tensors whose launches are replayed without Python in between.
 
-    The function must not wait for the device. Every call overwrites the results of the one
-    before, which are always the same tensors: whoever wants to keep them makes copies.
+    The function must not wait for the device. Every call returns the same tensors and overwrites
+    them: copy results to keep them.
     """
 
     def __init__(self, function: Callable[..., Results], *inputs: Tensor) -> None:
@@ -44,10 +44,10 @@ class Recording(Generic[Results]):
 
 
 class Shelf(Generic[Owned]):
-    """Objects that are costly to make, lent to one user at a time, the latest few kept.
+    """Expensive objects, lent to one user at a time; the latest few are kept.
 
-    Nothing is made for a key that is asked for the first time: it may never come again. No more
-    than `most` are lent at a time, and as many kept for the next who ask.
+    Nothing is created when a key is first requested: it may never recur. At most `most` are lent
+    at a time, and as many unused ones are kept.
     """
 
     def __init__(self, most: int) -> None:
@@ -58,7 +58,7 @@ class Shelf(Generic[Owned]):
         self._free: OrderedDict[int, tuple[Hashable, Owned]] = OrderedDict()
 
     def take(self, key: Hashable, make: Callable[[], Owned]) -> Owned | None:
-        """An object for this key that nobody else has, or None: do without."""
+        """An unused object for this key, or None."""
         with self._lock:
             if key not in self._seen or self._lent >= self._most:
                 if len(self._seen) >= REMEMBERED_SHAPES:
@@ -74,7 +74,7 @@ class Shelf(Generic[Owned]):
             return owned
 
     def give_back(self, key: Hashable, owned: Owned) -> None:
-        """Lets others have it; what was given back longest ago may have to go."""
+        """Return an object; the one unused for longest may be dropped."""
         with self._lock:
             self._lent -= 1
             self._free[id(owned)] = (key, owned)
@@ -82,7 +82,7 @@ class Shelf(Generic[Owned]):
                 self._free.popitem(last=False)
 
     def clear(self) -> None:
-        """Frees what nobody uses now."""
+        """Free all unused objects."""
         with self._lock:
             self._free.clear()
 

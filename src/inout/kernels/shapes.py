@@ -1,4 +1,4 @@
-"""Shapes of what the dense families take and give, named once."""
+"""Named shapes of the dense families' inputs and outputs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Running a kernel over parts of a batch in threads; kernels release the interpreter lock.
 
-The threads are those of torch's own OpenMP, where it has one. After each of its operations torch
-lets its threads spin for about a millisecond in wait of more work: a pool of our own would have
-to share the cores with them just when a model's layers and our kernels take turns.
+The threads are those of torch's own OpenMP, if it has one. After each operation torch's threads
+spin for about a millisecond, waiting for more work: a separate pool would compete with them for
+the cores just when a model's layers and our kernels take turns.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _openmp() -> Any | None:
 
 
 def _after_fork() -> None:
-    """A forked process has none of its parent's threads: waiting for them would never end."""
+    """A forked process has none of its parent's threads: waiting for them would deadlock."""
     global _openmp
     _pool.cache_clear()
     _openmp = lambda: None  # type: ignore[assignment]  # noqa: E731

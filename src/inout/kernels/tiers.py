@@ -12,7 +12,7 @@ Tier = Literal["cpu", "gpu", "reference"]
 
 
 def choose_tier(device: torch.device, asked: str | None = None) -> Tier:
-    """'cpu', 'gpu' or 'reference': what was asked for, or the kernels for tensors on `device`."""
+    """'cpu', 'gpu' or 'reference': the requested tier, or the kernels for tensors on `device`."""
     compiled: Tier = "cpu" if device.type == "cpu" else "gpu"
     if asked not in (None, compiled, "reference"):
         raise ArgumentError(

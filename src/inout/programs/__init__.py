@@ -1,4 +1,4 @@
-"""Inside algorithms of well-known models as deduction programs, and helpers that make facts.
+"""Inside algorithms of well-known models as deduction programs, and helpers for their facts.
 
 Each program is a text file `<name>.dyna` in this folder: `names()` lists them, `describe(name)`
 says what one computes and which facts it needs, `load(name)` (or `inout.programs.<name>`) gives

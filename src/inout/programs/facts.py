@@ -1,4 +1,4 @@
-"""Helpers that write sentences, rules and brackets as the facts the programs ask for."""
+"""Helpers that turn sentences, rules and brackets into facts for the programs."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def earley_rules(
     """The facts rule(R,A,N), nonterminal(R,D,B) and terminal(R,D,W) of the program `earley`.
 
     Each rule is its left side and the sequence of symbols on its right side, which may be empty.
-    A symbol that is the left side of no rule is a word; rename one of the two where a word is
-    spelt like a nonterminal. Expected counts of "rule" come in the order of the rules.
+    A symbol that is the left side of no rule is a word; if a word is spelt like a nonterminal,
+    rename one of them. Expected counts of "rule" are in the order of the rules.
 
     >>> facts = earley_rules([("S", ["S", "and", "S"]), ("S", ["x"])], [-1.0, 0.0])
     >>> facts["rule"].rows, facts["nonterminal"].rows, facts["terminal"].rows

@@ -30,9 +30,9 @@ def left_corner_closure(
 
     Both are differentiable (twice) with respect to the rules' log-weights. Known log-totals may
     be given as `total`, such as 0 for every symbol of a consistent PCFG; they are constants then.
-    Where the branching process is critical (a mean of exactly one child) Newton's method reaches
-    only 1e-8 and t has no derivative, so give `total` there. `ArgumentError` if a sum diverges,
-    be it of a symbol that no start symbol reaches.
+    If the branching process is critical (a mean of exactly one child) Newton's method reaches
+    only 1e-8 and t has no derivative, so give `total` then. `ArgumentError` if a sum diverges,
+    even that of an unreachable symbol.
 
     O(s³) time for s symbols, a few dozen times; real numbers, so weights need to fit in a float.
 

@@ -1,4 +1,4 @@
-"""The programs of this folder: which there are, their texts, what they say about themselves."""
+"""The programs of this folder: their names, texts and descriptions."""
 
 from __future__ import annotations
 

@@ -32,9 +32,9 @@ def rounding(
     """Estimated errors of moments that were `found` in units of the functions' magnitudes.
 
     Rounding is relative to powers of partial sums of a function, which may be larger than the
-    whole. Where the largest they could be does no harm, that bounds the error. Elsewhere it is
-    measured: the same sum with other centres has other roundings, and the difference, the largest
-    over the lower orders, tells what rounding does.
+    whole. If their largest possible value is harmless, it bounds the error. Otherwise the error is
+    measured: the same sum with other centres is rounded differently, and the largest difference
+    over the lower orders estimates it.
     """
     units, spread = generating.magnitudes, spreads(generating, kind)
     degrees = torch.tensor(powers.total_degrees(series), device=units.device)

@@ -7,8 +7,8 @@ exponentially in M. It and the effect of rounding are bounded through Cauchy's i
 points, E[exp(R F)] + E[exp(−R F)].
 
 At the best radius for n the bound is nearly tight, so little is lost to rounding at any order.
-Orders are served in groups, each at the best radius of its highest order, as long as the lower
-ones keep the digits asked for.
+Orders are handled in groups, each at the best radius of its highest order, as long as the lower
+ones keep the requested digits.
 
 Azuma & Matsumoto, theorem 3, truncate every factor instead and take 2N points, which aliases.
 """

@@ -16,7 +16,7 @@ from inout.series.convolution import convolve, convolve_matrices
 
 
 class Lanes(ABC):
-    """How a function of K variables z is held: as `size` numbers in a tensor's *first* dimension.
+    """The representation of a function of K variables z: `size` numbers in the *first* dimension.
 
     A tensor [size, ...] is an array of functions; they are added with `+`. The first number of
     each is its value at z = 0, so that weights without z are found there. Leading lanes keep the

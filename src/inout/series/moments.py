@@ -74,7 +74,7 @@ def moments(
     method: str = "auto",
     precision: float | None = 1e-8,
 ) -> Moments:
-    """All moments up to `orders`, with at least the precision asked for."""
+    """All moments up to `orders`, with at least the requested precision."""
     orders = checked_orders(orders, generating.num_functions)
     expect_one_of("kind", kind, KINDS)
     expect_one_of("method", method, METHODS)

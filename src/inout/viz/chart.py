@@ -33,8 +33,8 @@ def chart(
     """The constituents over each span, as an HTML table in the shape of a pyramid.
 
     A key is a label and its span i..j, j exclusive; its value the expected number of such
-    constituents. Those below `least` are left out, and of each span the `most` likely are shown;
-    tooltips have all numbers. The sentence stands at the bottom. O(n²) cells.
+    constituents. Those below `least` are left out, and the `most` likely of each span are shown;
+    tooltips have all numbers. The sentence is at the bottom. O(n²) cells.
 
     >>> table = chart(["she", "sleeps"], {("S", 0, 2): 1.0, ("NP", 0, 1): 1.0, ("VP", 1, 2): 1.0})
     >>> table.count('class="io-label"'), table.count('class="io-word"')
@@ -86,6 +86,6 @@ def _cell(
 
 
 def _digits(value: float) -> str:
-    """Two digits; what is not certain is never shown as 1."""
+    """Two digits; an uncertain value is never shown as 1."""
     text = f"{value:.2f}"
     return "&gt;.99" if text == "1.00" and value < 0.9995 else text.removeprefix("0")

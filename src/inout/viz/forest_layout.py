@@ -30,7 +30,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class ForestLayout:
-    """Where everything goes.
+    """The positions of all elements.
 
     `boxes` holds (number of the node, its box); an axiom with heads in several rows has a box in
     each. Per edge: its dot, whether its posterior is written out, and a route for each tail.

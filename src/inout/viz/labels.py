@@ -67,7 +67,7 @@ def escape(text: str) -> str:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Text of at most `limit` characters; an ellipsis stands for what was cut.
+    """Text of at most `limit` characters, truncated with an ellipsis.
 
     >>> shorten("telescope", 5)
     'tele…'

@@ -33,7 +33,7 @@ class TreeNode:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One item of a graph; `weight` is its expected count, None where it is not known."""
+    """One item of a graph; `weight` is its expected count, None if unknown."""
 
     id: NodeId
     label: str

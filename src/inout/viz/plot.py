@@ -21,7 +21,7 @@ _TITLED, _PLAIN = 40.0, 14.0  # room above it
 _BELOW, _NOTE, _KEY, _ROW = 52.0, 12.0, 26.0, 20.0  # axis, letters, sample of a line, its row
 _DOTS = 64  # a line of more points has no dots
 
-# Told apart by most who see fewer colours: hues differ, and so does their lightness.
+# Distinguishable with colour blindness: hue and lightness both differ.
 _LIGHT = ("#2b6be0", "#d97700", "#0f8a6d", "#c2255c", "#7a4fd0", "#8a5a2b", "#1490b5", "#5d6b7a")
 _DARK = ("#6a9dff", "#ffb53d", "#3ecf9f", "#ff7aa8", "#b79bff", "#d9a577", "#4fd0ea", "#a9b6c4")
 _CSS = (
@@ -49,11 +49,11 @@ def line_chart(
 ) -> str:
     """The lines through the points (x, y) of each series, as an SVG document without scripts.
 
-    The names stand to the right of the lines, in the order of the series; a line called "" has
-    none. `across` and `up` name the axes, whose ranges are those of the points by default; what
-    lies outside a given range is not drawn. With `step` a value holds until the next point.
-    `dashed` names lines to be dashed; `faint` gives thin lines in the colour of a series, such as
-    the single runs beside their median. Lines of at most 64 points have dots with their values.
+    The names are to the right of the lines, in the order of the series; a line named "" has none.
+    `across` and `up` name the axes, whose ranges are those of the points by default; points outside
+    a given range are not drawn. With `step` a value holds until the next point. `dashed` names
+    dashed lines; `faint` gives thin lines in the colour of a series, such as single runs beside
+    their median. Lines of at most 64 points have dots with their values.
 
     >>> picture = line_chart({"a": [(0, 1), (1, 3)], "b": [(0, 2), (1, 2)]}, across="x", up="y")
     >>> picture.count('class="io-dot"'), picture.count('class="io-name"')

@@ -1,4 +1,4 @@
-"""The part of a large graph that is worth drawing, and a caption that says what was left out."""
+"""The part of a large graph that is worth drawing, and a caption about the rest."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Part:
 def best_part(graph: Graph, max_nodes: int, max_edges: int | None = None) -> Part:
     """The part of the graph with the highest expected counts, within both limits.
 
-    It grows from the goals: again and again the edge with the highest posterior below an item
-    already chosen is added with its tails, so that what is shown hangs together. (The items with
+    It grows from the goals: repeatedly, the edge with the highest posterior below a chosen item
+    is added with its tails, so that the result is connected. (The items with
     the highest counts alone would not: every word of a sentence has count one, and would fill
     the picture with words and no tree.) Then all edges between chosen items are shown, or the
     best of them, `max_edges` in all (by default four per item). O((e + v) log e) time.

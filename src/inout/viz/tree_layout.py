@@ -20,7 +20,7 @@ LEVEL_GAP = 30.0
 
 @dataclass(frozen=True, slots=True)
 class TreeLayout:
-    """Where each node of a tree goes; nodes in preorder, `parents[0]` is -1."""
+    """The position of each node of a tree; nodes in preorder, `parents[0]` is -1."""
 
     width: float
     height: float
@@ -148,7 +148,7 @@ def _packed(children: Sequence[Sequence[int]], widths: Sequence[float]) -> list[
 
 
 def _clearance(a: _Contour, b: _Contour) -> float:
-    """How far b must move right to stand clear of a."""
+    """How far b must move right so as not to overlap a."""
     pairs = zip(reversed(a.right), reversed(b.left), strict=False)
     return max(x - y for x, y in pairs) + a.shift - b.shift + SIBLING_GAP
 

@@ -34,8 +34,8 @@ def passes_for(
 def log_partition(emissions: Emissions, transitions: Transitions, lengths: Lengths) -> PerElement:
     """log Z of each chain; bt is 1 or b, nt is 1 (stationary) or n - 1. 0 for the empty chain.
 
-    O(b n s²) time; O(b n s) memory besides the potentials and their gradients, and O(b n) if no
-    gradient is asked for. NaN where an element has NaN or +inf among its potentials.
+    O(b n s²) time; O(b n s) memory besides the potentials and their gradients, or O(b n) without
+    gradients. NaN if an element has NaN or +inf among its potentials.
     """
     keep = gradient_wanted(emissions, transitions)
     return differentiable_log_partition(
@@ -54,7 +54,7 @@ def best_labels(emissions: Emissions, transitions: Transitions, lengths: Lengths
 def k_best_labels(
     emissions: Emissions, transitions: Transitions, lengths: Lengths, k: int
 ) -> tuple[Int[Tensor, "k b n"], Float[Tensor, "k b"]]:
-    """The k labellings with the highest scores, and those scores (-inf where there are fewer)."""
+    """The k labellings with the highest scores, and their scores (-inf if there are fewer)."""
     given = [x.detach().cpu().contiguous().numpy() for x in (emissions, transitions, lengths)]
     b, n, s = emissions.shape
     labels, scores = np.empty((k, b, n), np.int64), np.empty((k, b))

@@ -27,8 +27,8 @@ def reference_forward(
     `nodes` are the lifted emissions [b n s] and `pairs` the lifted transitions [b n-1 s s] (or
     [b 1 s s]), each flattened to one leading dimension; `size` is (b, n, s). The alphas of step t
     are the sums over previous labels of alpha * pair, times node; the empty chain weighs one.
-    O(b n s²) semiring operations in n vectorised steps. Padding takes part in steps that no
-    total uses: it may be anything but what makes those steps fail, such as NaN.
+    O(b n s²) semiring operations in n vectorised steps. Padding is used in steps that do not
+    affect the totals: it may be anything that does not make them fail, unlike NaN.
     """
     b, n, s = size
     device = lengths.device

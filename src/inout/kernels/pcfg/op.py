@@ -58,7 +58,7 @@ def best_trees(root: Tensor, rules: Tensor, words: Tensor, lengths: Tensor) -> T
 def k_best_trees(
     root: Tensor, rules: Tensor, words: Tensor, lengths: Tensor, k: int
 ) -> tuple[Int[Tensor, "k b n n"], Float[Tensor, "k b"]]:
-    """The k trees with the highest scores, and those scores (-inf where there are fewer)."""
+    """The k trees with the highest scores, and their scores (-inf if there are fewer)."""
     given = [x.detach().double().cpu().contiguous().numpy() for x in (root, rules, words)]
     sizes = lengths.cpu().contiguous().numpy()
     b, n, _ = words.shape

@@ -84,7 +84,7 @@ def reference_grammar_log_partition(
 ) -> PerElement:
     """log Z of a grammar's trees by autograd-recorded torch code: the slow twin of `op.py`.
 
-    In float64 whatever the dtype: large float32 logarithms would lose what distinguishes trees.
+    Always in float64: large float32 logarithms would lose the differences between trees.
     """
     b, n, pt = preterminals.shape
     nt = root.shape[-1]

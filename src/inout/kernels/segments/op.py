@@ -41,7 +41,7 @@ def best_segments(potentials: Segments, lengths: Lengths) -> Labels:
 def k_best_segments(
     potentials: Segments, lengths: Lengths, k: int
 ) -> tuple[Int[Tensor, "k b n"], Float[Tensor, "k b"]]:
-    """The k segmentations with the highest scores, and these (-inf where there are fewer)."""
+    """The k segmentations with the highest scores, and their scores (-inf if there are fewer)."""
     given, sizes = arrays(potentials.cpu(), lengths.cpu())
     b, n = potentials.shape[:2]
     labels, scores = np.empty((k, b, n), np.int64), np.empty((k, b))

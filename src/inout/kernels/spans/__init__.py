@@ -1,1 +1,1 @@
-"""Binary trees whose labelled spans have scores of their own."""
+"""Binary trees with scored labelled spans."""

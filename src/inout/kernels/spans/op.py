@@ -1,4 +1,4 @@
-"""log Z of trees whose spans have one score, as a torch function; best trees and samples."""
+"""log Z of trees with one score per span, as a torch function; best trees and samples."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def tree_log_partition(scores: Spans, lengths: Lengths) -> PerElement:
 
 
 def best_tree(scores: Spans, lengths: Lengths) -> Bool[Tensor, "b n n"]:
-    """The spans of the tree with the highest score (none where no tree is possible); O(b n³)."""
+    """The spans of the tree with the highest score (none if no tree is possible); O(b n³)."""
     if choose_tier(scores.device) == "cpu":
         return passes.best_tree(scores, lengths)  # without the inside pass
     return GpuTreePasses(scores, lengths).best()

@@ -18,10 +18,10 @@ from inout.kernels.sparse.trees import (
 def kbest(passes: ParsingPasses, k: int) -> list[Trees]:
     """For each sentence its k best trees, or all if there are fewer, in order.
 
-    The same rule given twice makes different trees; no tree is there twice. Ties are broken as by
-    `best_trees`, then by the ranks of the subtrees, so that the k best are the first of the k+1
-    best. Cost: that of `best_trees`, then for each tree the edges of those symbols over spans whose
-    second best tree nobody has asked for before. Huang & Chiang (IWPT 2005), algorithm 3.
+    Duplicate rules give different trees; no tree is repeated. Ties are broken as by `best_trees`,
+    then by the ranks of the subtrees, so that the k best are the first of the k+1 best. Cost: that
+    of `best_trees`, then for each tree the edges of symbols over spans whose second best tree is
+    needed for the first time. Huang & Chiang (IWPT 2005), algorithm 3.
 
     >>> import numpy as np
     >>> from inout.kernels.sparse.arrays import RuleArrays, SentenceArrays

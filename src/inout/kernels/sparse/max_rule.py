@@ -1,4 +1,4 @@
-"""`max_rule`: for each sentence the tree whose anchored rules are likely."""
+"""`max_rule`: the tree of each sentence with the likeliest anchored rules."""
 
 from __future__ import annotations
 

@@ -16,11 +16,11 @@ from inout.kernels.sparse.reference import reference_log_partition
 
 
 class Foresight:
-    """What the gradients of log Z will be multiplied by: as the last time, at first by 1.
+    """The expected factors of log Z's gradients: those of the last time, 1 at first.
 
-    With it log Z comes with its gradient from one inside and one outside pass; without, or where
-    it turns out wrong, the backward pass has to make another inside pass. Training calls the same
-    function with the same factors again and again.
+    With them one inside and one outside pass give log Z and its gradient; if they turn out wrong,
+    the backward pass needs another inside pass. Training calls the same function with the same
+    factors repeatedly.
     """
 
     def __init__(self, size: int) -> None:
@@ -28,7 +28,7 @@ class Foresight:
 
 
 class _Derivatives:
-    """The passes as `differentiable_log_partition` wants them."""
+    """The passes in the form that `differentiable_log_partition` needs."""
 
     def __init__(
         self,
@@ -89,8 +89,8 @@ def log_partition(
     """log Z of each sentence, differentiable to any order; float64, on the CPU.
 
     Weights and beam are those of `ParsingPasses`. Gradients are the expected counts, made by an
-    inside and an outside pass; what the beam drops is taken as fixed. Second and higher derivatives
-    are those of the reference and as slow as it is.
+    inside and an outside pass; the beam's choices are constants. Second and higher derivatives
+    come from the reference and are as slow.
     """
     potentials = binary_log_weights, unary_log_weights, word_log_weights
     passes = _Derivatives(rules, sentences, potentials, beam, foresight)

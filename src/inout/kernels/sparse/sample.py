@@ -18,7 +18,7 @@ from inout.kernels.sparse.trees import (
 
 
 def sample(passes: ParsingPasses, count: int, seed: int) -> list[Trees]:
-    """For each sentence `count` trees, independent, each as likely as it is given the sentence.
+    """`count` independent samples of the trees of each sentence.
 
     None for a sentence without a tree. The scores are log-weights, not probabilities. Sample x of
     sentence b depends on the seed (0 to 2^64 - 1), b and x, not on the number of samples or
