@@ -29,7 +29,9 @@ def em(
     ],
     out: Annotated[str, opt.option("--out -o", "FILE", "Where to write the trained grammar.")],
     to: opt.ToOption = None,
-    iterations: Annotated[int, opt.option("--iterations", "N", "Most iterations.")] = 100,
+    iterations: Annotated[
+        int, opt.option("--iterations", "N", "Maximum number of iterations.")
+    ] = 100,
     tolerance: Annotated[
         float, opt.option("--tolerance", "X", "Stop when the relative change is at most X.")
     ] = 1e-6,

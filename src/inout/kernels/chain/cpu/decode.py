@@ -1,7 +1,7 @@
 """Viterbi, k-best and forward-filtering backward-sampling of linear chains.
 
-Shapes as in `scaled.py`; potentials are used as they are, in log space, at one comparison for a
-pair of labels. Labels beyond an element's length are 0.
+Shapes as in `scaled.py`; in log space, with one comparison per pair of labels. Labels beyond an
+element's length are 0.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from inout.kernels.math.cpu.draws import add_up_logs, draw, next_uniform, stream
 def viterbi(emissions, transitions, lengths, lo, hi, labels, scores):
     """Fills labels [b n] and scores [b]; ties go to the smaller label, from the end backwards.
 
-    Where no labelling is possible the score is -inf and the labels are 0.
+    If no labelling is possible the score is -inf and the labels are 0.
     """
     size = emissions.shape[2]
     best, following = np.empty(size), np.empty(size)
@@ -82,7 +82,7 @@ def merge_best(scores, counts, added, k, merged, origin):
 
 @compiled
 def kbest(emissions, transitions, lengths, lo, hi, k, labels, scores):
-    """Fills labels [k b n] and scores [k b] in decreasing order; -inf where there are fewer.
+    """Fills labels [k b n] and scores [k b] in decreasing order; -inf if there are fewer.
 
     The k best ways to reach each label, merged position by position: O(n s² k).
     """
@@ -127,8 +127,8 @@ def kbest(emissions, transitions, lengths, lo, hi, k, labels, scores):
 def sample(log_alphas, transitions, length, b, seed, first, labels):
     """Fills labels [m n] with samples of element b, drawn backwards from log_alphas [n s].
 
-    Sample i has a random stream of its own, a function of (seed, first + i) alone. Returns
-    whether there is anything to sample.
+    Sample i has its own random stream, which depends only on (seed, first + i). Returns whether
+    there is anything to sample.
     """
     size = log_alphas.shape[1]
     weights = np.empty(size)

@@ -17,10 +17,10 @@ from inout.kernels.threads import groups, over_batch
 
 
 class CpuPasses:
-    """Scaled arithmetic, and log space where an element's range asks for it.
+    """Scaled arithmetic, and log space for elements that need it.
 
-    Gradients of transitions come as these were given: [1 nt s s] if all elements share them.
-    Without `keep` there are log Z and samples only, and no alphas are kept for log Z.
+    Gradients of transitions have their shape: [1 nt s s] if all elements share them. Without
+    `keep` there are only log Z and samples, and no alphas are kept for log Z.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class CpuPasses:
             with np.errstate(invalid="ignore"):  # one step may be padding, with anything in it
                 factors = np.exp(given - tops)[:, 0]
         self.chains = Chains(self.emissions, given, factors, lengths.contiguous().numpy())
-        self.fits: Array = np.empty(b)  # log Z, or NaN where the element needs log space
+        self.fits: Array = np.empty(b)  # log Z, or NaN if the element needs log space
         self.differentiated = False
 
     def _run_forward(self, rows: int, back: int) -> Messages:
@@ -166,7 +166,7 @@ class CpuPasses:
         """Gradients of weights . log Z: nodes [b n s] and pairs [bt nt s s]."""
         _ = self.messages
         given = self.emissions.dtype
-        # Without any labelling the gradient is 0, whatever log Z = -inf has made of the weight.
+        # Without any labelling the gradient is 0, whatever the weight became by log Z = -inf.
         possible = self.log_z.numpy() > -np.inf
         scales = np.where(possible, weights.detach().numpy(), 0).astype(given)
         nodes, pairs = self._run_backward(np.ascontiguousarray(scales))
@@ -302,10 +302,10 @@ def _without_copies(u: Tensor) -> Array:
 
 
 def _changes(factors: Array, u: Array) -> tuple[Array, Array]:
-    """What a direction [bu s s] less its mean makes of the factors, and that mean [bu].
+    """The factors times a direction [bu s s] minus its mean, and that mean [bu].
 
-    A direction that is the same for all pairs has no covariance: without it less cancels, and
-    nothing is left ([0 s s]) of one that is constant, as where a loss knows no pairs.
+    A direction that is the same for all pairs has no covariance: without it less cancels. A
+    constant direction, as of a loss without pairs, becomes empty ([0 s s]).
     """
     constant = u[:1, :1, :1]
     if np.isfinite(constant).all() and (u == constant).all():

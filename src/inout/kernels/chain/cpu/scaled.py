@@ -1,9 +1,9 @@
 """Forward and backward passes for linear chains, in scaled real arithmetic.
 
-Alphas and betas are kept with their largest entry at 1 and the logarithm of the scale beside
+Alphas and betas are scaled so that their largest entry is 1, with the logarithm of the scale beside
 them, so a pair of labels costs one exp (none with stationary transitions) and a multiply-add.
-What underflows is bounded from above as it is lost, and the bound carried forward: an element
-where it could matter in the end is marked, and done again in log space (`logspace.py`).
+Underflowing mass is bounded from above, and the bound is carried forward: an element for which it
+could matter is marked, and recomputed in log space (`logspace.py`).
 
 Every kernel does the elements lo:hi only, so that threads can share a batch.
 """
@@ -43,7 +43,7 @@ class Limits(NamedTuple):
 
 
 class Messages(NamedTuple):
-    """What the passes leave, each position's relative to the largest of its kind."""
+    """Results of the passes, each position relative to its largest value."""
 
     alphas: Array  # [b n s]
     betas: Array  # [b n s]

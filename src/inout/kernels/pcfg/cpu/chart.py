@@ -14,8 +14,8 @@ from inout.kernels.threads import groups, over_batch
 class Weights:
     """exp of the potentials, each block relative to its largest entry, cut for the products.
 
-    root [b nt], rules [bs nt s s] and words [b n pt], where -inf gives 0. Arrays of numpy, here
-    and below: torch's threads, waiting for more work, would be in the way of ours.
+    root [b nt], rules [bs nt s s] and words [b n pt], where -inf gives 0. Numpy arrays, here and
+    below: torch's spinning threads would compete with ours.
     """
 
     def __init__(self, root: Array, rules: Array, words: Array) -> None:
@@ -42,7 +42,7 @@ class Weights:
 
 
 class Scales(NamedTuple):
-    """Logarithms, in float64, of what the entries of `Weights` are relative to."""
+    """Logarithms, in float64, of the scales of `Weights`."""
 
     root: Array  # [b]
     rules: Array  # [bs]
@@ -57,7 +57,7 @@ def relative(values: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
 
 
 def weigh(root: Array, rules: Array, words: Array) -> tuple[Weights, Scales]:
-    """Weights of the potentials, and what they are relative to."""
+    """Weights of the potentials, and their scales."""
     root, root_tops = relative(root, (1,))
     rules, rule_tops = relative(rules, (1, 2, 3))
     words, word_tops = relative(words, (2,))
@@ -75,7 +75,7 @@ def possibilities(root: Array, rules: Array, words: Array) -> tuple[Weights, Sca
 class Chart:
     """Betas and sigmas of all spans under some weights; `total` [b] and `log_z` [b] of all trees.
 
-    A beta stands for exp(sigma) as much. `tiny` = 0: possibility only, all sigmas 0. With a
+    A beta represents beta * exp(sigma). `tiny` = 0: only possibility, all sigmas 0. With a
     `floor`, every sum over trees starts from it instead of 0, in its span's scale.
     """
 
@@ -125,7 +125,7 @@ class Chart:
         return entries
 
     def _gradients(self, bounds: list[int], charts: int) -> Changes:
-        """Room for gradients: zeros for those by the rules, a set for each group or element.
+        """Memory for gradients: zeros for those of the rules, a set for each group or element.
 
         The betas' are for so many charts; what is between words and betas is for each group.
         """

@@ -261,7 +261,7 @@ def draw_split(rules, chart, nt, a, i, j, target):
 def sample(root, rules, length, chart, log_z, seed, first, events):
     """Fills events [m n n] with samples of one element, given its log chart [n n s].
 
-    Sample i has a random stream of its own, a function of (seed, first + i) alone.
+    Sample i has its own random stream, which depends only on (seed, first + i).
     """
     nt, n = rules.shape[0], chart.shape[0]
     stack, shares = np.empty((n + 1, 3), np.int64), np.empty(nt)

@@ -32,7 +32,7 @@ from inout.kernels.math.cpu.heap import (  # fmt: skip
 from inout.kernels.pcfg.cpu.decode import best_edge, best_scores, join, room_for
 from inout.kernels.pcfg.cpu.logspace import symbols_of
 
-# Typed: for plain numbers as arguments numba would compile versions of their own.
+# Typed: with plain numbers as arguments numba would compile another version.
 LEFT, RIGHT = np.int64(0), np.int64(1)
 ZERO = np.int64(0)
 
@@ -180,10 +180,10 @@ def write_tree(chart, items, nodes, used, stack, event):
 
 @compiled
 def kbest(root, rules, words, lengths, lo, hi, limit, events, scores):
-    """Fills events [k b n n] and scores [k b] in decreasing order; -1 and -inf where fewer.
+    """Fills events [k b n n] and scores [k b] in decreasing order; -1 and -inf if fewer.
 
     Lazily from the top down (Huang & Chiang 2005, algorithm 3): the edges of a symbol over a span
-    are looked at only when its second derivation is wanted. After the best scores (O(n³ nt² + n²
+    are visited only when its second derivation is needed. After the best scores (O(n³ nt² + n²
     nt³ + n nt pt s)) O(n s²) for each span of each tree.
     """
     nt, n = rules.shape[1], words.shape[1]
@@ -196,7 +196,7 @@ def kbest(root, rules, words, lengths, lo, hi, limit, events, scores):
         own = rules[b if rules.shape[0] > 1 else 0]
         chart = best_scores(own, words[b], lengths[b], b == lo or rules.shape[0] > 1, scratch)
         nodes = empty_nodes(4 * n + 4)
-        used = np.int64(1)  # of plain 1 numba would compile versions of its own
+        used = np.int64(1)  # with a plain 1 numba would compile another version
         items[:] = 0
         last = lengths[b] - 1
         for a in range(nt):

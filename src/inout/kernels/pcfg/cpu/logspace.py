@@ -1,6 +1,6 @@
 """Charts of single elements in float64 log space: the fallback of `scaled.py`.
 
-One chart [n n s] for all symbols: the preterminals nt..s-1 stand at width 1, the nonterminals
+One chart [n n s] for all symbols: the preterminals nt..s-1 at width 1, the nonterminals
 0..nt-1 above it. Handles every mixture of magnitudes and -inf. Sums over splits come first, as a
 matrix of pairs of symbols, then the rules. For most heads the products of pairs and rules, each
 relative to its largest, are within the range of numbers, so that O(n³ nt² + n² nt s) calls of exp

@@ -49,7 +49,7 @@ class CpuGrammarPasses:
 
     @cached_property
     def bad(self) -> Array:
-        """The elements in which something possible that may matter came out as 0."""
+        """The elements in which something possible that may matter became 0."""
         low = self.chart.low | ~(self.chart.total >= self.tiny)
         elements: Array = (low & (self.lengths > 1)).nonzero()[0]
         for criterion in (self._may_have_lost, self._have_lost):
@@ -79,7 +79,7 @@ class CpuGrammarPasses:
         return ~(upper.log_z <= self.chart.log_z[elements] + GRAMMAR_SLACK.of(self.dtype))
 
     def _have_lost(self, elements: Array) -> Array:
-        """In which elements with a tree something possible came out as 0.
+        """In which elements with a tree something possible became 0.
 
         The same chart with 1 for everything possible cannot underflow.
         """
@@ -128,7 +128,7 @@ class CpuGrammarPasses:
         return totals
 
     def _root_factors(self, weights: Tensor) -> Array:
-        """weights / total [b 1]; 0 where the total is inf, whatever the weight."""
+        """weights / total [b 1]; 0 if the total is inf."""
         given, factors = weights.detach().numpy(), np.zeros_like(self._totals)
         np.divide(given.astype(self.dtype), self._totals, factors, where=self._totals < np.inf)
         return factors[:, None]
@@ -204,7 +204,7 @@ class CpuGrammarPasses:
         return torch.from_numpy(events)
 
     def sample(self, count: int, seed: int) -> Int[Tensor, "m b n n"]:
-        """`count` independent trees of each element; -1 throughout where there is none."""
+        """`count` independent trees of each element; -1 everywhere if there is none."""
         chart, log_z = self.log_chart(), self.log_z.numpy()
         root, rules = (x.astype(np.float64, copy=False) for x in (self.root, self.rules))
         b, n, _ = self.words.shape
@@ -270,7 +270,7 @@ class LogSpacePasses:
         return masses, self._sum_over_elements(element)
 
     def _sum_over_elements(self, element: Callable[[int, Array], None]) -> Array:
-        """What element(e, out) writes for the rules [bs nt s s], added up where they are shared."""
+        """What element(e, out) writes for the rules [bs nt s s], summed if they are shared."""
         b, shape = len(self.words), self.rules.shape[1:]
         bounds = groups(b)
         sums = np.zeros((len(bounds) - 1 if len(self.rules) == 1 else b, *shape))

@@ -61,7 +61,7 @@ class Changes(NamedTuple):
 
 
 class Element(NamedTuple):
-    """What spans are made of in one element: values, their derivatives, or gradients by them."""
+    """The parts of spans in one element: values, their derivatives, or gradients."""
 
     words: Array  # [n pt]
     lefts: Array  # [nt n s]
@@ -179,8 +179,8 @@ def gather(element, i, j, factors, total, pairs):
 def settle(total, scale, tiny, beta):
     """Writes beta [nt] with 1 as its largest entry: (its log scale, whether some are too small).
 
-    Totals below tiny are set to 0: that is right where the symbol is impossible, and else the
-    element may have to be done again. tiny = 0 asks for possibility alone: 1 or 0, all scales 1.
+    Totals below tiny are set to 0: that is right if the symbol is impossible; otherwise the
+    element may have to be recomputed. tiny = 0 computes only possibility: 1 or 0, all scales 1.
     """
     top, low = total[0], False
     for a in range(total.shape[0]):
@@ -265,7 +265,7 @@ def back_through_outer(left, right, factor, row, grad_left, grad_right):
 
 @inner
 def spread(element, i, j, factors, row, grads):
-    """Sends the gradient by a span's beta down to what it is made of, and fills row.pairs."""
+    """Propagates the gradient of a span's beta to its parts, and fills row.pairs."""
     betas, by_betas = element.betas, grads.betas
     for k in range(i, j):
         factor = factors[k - i]

@@ -1,8 +1,8 @@
 """Viterbi, k-best and forward-filtering backward-sampling of semi-Markov chains.
 
-Potentials as in `scaled.py`, used as they are, in log space, at one comparison each. A
-segmentation is written as labels [n]: a segment's label at its last position, -1 elsewhere, and 0
-beyond the element's length. Where nothing is possible, every segment has width 1 and label 0.
+Potentials as in `scaled.py`, in log space, with one comparison each. A segmentation is encoded as
+labels [n]: a segment's label at its last position, -1 elsewhere, and 0 beyond the element's
+length. If nothing is possible, every segment has width 1 and label 0.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def viterbi(potentials, lengths, lo, hi, labels, scores):
 
 @compiled
 def kbest(potentials, lengths, lo, hi, k, labels, scores):
-    """Fills labels [k b n] and scores [k b] in decreasing order; -inf where there are fewer.
+    """Fills labels [k b n] and scores [k b] in decreasing order; -inf if there are fewer.
 
     The k best ways to end a segment with each label, merged position by position: O(n w s² k).
     Position t is kept at row n - t, so that the positions t - 1, t - 2, ... are rows in order.
@@ -103,8 +103,8 @@ def kbest(potentials, lengths, lo, hi, k, labels, scores):
 def sample(log_alphas, potentials, length, seed, first, labels):
     """Fills labels [m n] with samples of one element, drawn backwards from log_alphas [n+1 s].
 
-    Sample i has a random stream of its own, a function of (seed, first + i) alone. Returns
-    whether there is anything to sample.
+    Sample i has its own random stream, which depends only on (seed, first + i). Returns whether
+    there is anything to sample.
     """
     widths, size = potentials.shape[1], potentials.shape[2]
     weights = np.empty(widths * size)

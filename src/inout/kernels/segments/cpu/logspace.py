@@ -25,7 +25,7 @@ def forward(potentials, length):
             count = 0
             for d in range(1, min(widths, t) + 1):
                 for i in range(size):
-                    # Also keeps out what is padding: previous labels of the first segment.
+                    # Also excludes padding: previous labels of the first segment.
                     if alphas[t - d, i] > -np.inf:
                         terms[count] = alphas[t - d, i] + potentials[t - 1, d - 1, i, j]
                         count += 1
@@ -36,7 +36,7 @@ def forward(potentials, length):
 
 @compiled
 def marginals(potentials, length, out):
-    """Fills out [n w s s] with the marginals of one element, 0 for what is padding."""
+    """Fills out [n w s s] with the marginals of one element, 0 for padding."""
     widths, size = potentials.shape[1], potentials.shape[2]
     out[:] = 0
     log_z, alphas = forward(potentials, length)

@@ -1,4 +1,4 @@
-"""Semi-Markov chains on the CPU: the compiled passes, shared out among threads.
+"""Semi-Markov chains on the CPU: the compiled passes, divided among threads.
 
 Elements whose range does not fit scaled arithmetic run in log space.
 """
@@ -31,7 +31,7 @@ class CpuPasses:
             offsets=np.zeros((b, n, w), dtype),
             rounding=np.zeros((b, n, w), dtype),
         )
-        self.fits: Array = np.empty(b)  # log Z, or NaN where the element needs log space
+        self.fits: Array = np.empty(b)  # log Z, or NaN if the element needs log space
         tiny = SEGMENTS_TINY.of(dtype)
 
         def part(lo: int, hi: int) -> None:

@@ -1,1 +1,1 @@
-"""Binary trees whose labelled spans have scores of their own, compiled by numba."""
+"""Binary trees with scored labelled spans, compiled by numba."""

@@ -1,4 +1,4 @@
-"""Trees whose spans have one score, on the CPU: the compiled passes, shared out among threads."""
+"""Trees with one score per span, on the CPU: the compiled passes, divided among threads."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class CpuTreePasses:
 
 
 def best_tree(scores: Spans, lengths: Lengths) -> Bool[Tensor, "b n n"]:
-    """The spans of the tree with the highest score (none where no tree is possible); O(b n³)."""
+    """The spans of the tree with the highest score (none if no tree is possible); O(b n³)."""
     given = scores.detach().double().contiguous().numpy()
     chosen, best = np.empty(given.shape, np.bool_), np.empty(len(given))
     sizes = lengths.contiguous().numpy()

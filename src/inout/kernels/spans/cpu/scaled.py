@@ -1,4 +1,4 @@
-"""Inside, marginals, their derivative, Viterbi and sampling of trees whose spans have one score.
+"""Inside, marginals, their derivative, Viterbi and sampling of trees with one score per span.
 
 A span's value is a mantissa in [1, 2) times a power of two with an exponent of its own, so no sum
 can overflow, underflow or call exp: exact for every range of scores. Going down, marginals are
@@ -176,7 +176,7 @@ def tangents(lengths, lo, hi, chart, roots, u, expected, out):
 def viterbi(scores, lengths, lo, hi, chosen, best):
     """Fills chosen [b n n] with the spans of the best tree and best [b] with its score.
 
-    Ties go to the first split. No span is chosen where no tree is possible.
+    Ties go to the first split. No span is chosen if no tree is possible.
     """
     n = scores.shape[1]
     value, pointer = np.empty((n, n)), np.empty((n, n), np.int64)

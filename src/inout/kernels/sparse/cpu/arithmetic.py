@@ -1,11 +1,11 @@
-"""What sparse CKY does to numbers, once for each of their types.
+"""The arithmetic of sparse CKY, for each type of numbers.
 
 The passes in `inside.py` and `outside.py` are written once. The type of `numbers`, the first
 argument, decides what the operations here do:
 
 - Scaled: real numbers. A span's symbols share one scale: their values stand for 2**exps[i, j] as
   much, the largest is between 1/2 and 1. Everything possible is above 0: a product that underflows
-  adds a speck, and what ends up tiny is reported, so that nothing is lost in silence.
+  adds a speck, and tiny results are reported, so that nothing is lost silently.
 - Logs: logarithms, -inf for 0.
 - Best: logarithms, and maxima for sums.
 - Residues: remainders modulo a prime. One that is 0 adds nothing, whether or not the number is.

@@ -2,8 +2,7 @@
 
 The rows of a chart, over the splits of one span, are short in short sentences. Here spans of the
 same width, of several sentences of the same length, go through the rules side by side: they are
-the lanes of vector instructions. So nothing is left out for being 0 in a single span, only what is
-0 in all spans of that width.
+the lanes of vector instructions. So only symbols that are 0 in all spans of a width are skipped.
 
 Blocks of sentences, their lanes and strips are in `strips`. Scales, specks and what is too small
 are as in `arithmetic.py`; there are no arcs, beams, weights of spans or posteriors.

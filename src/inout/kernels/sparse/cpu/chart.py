@@ -1,10 +1,10 @@
-"""The chart of a sentence under a sparse grammar, whatever its numbers are.
+"""The chart of a sentence under a sparse grammar, for any type of numbers.
 
 Values are those after the unary rules, and they are kept twice: `lefts` has, for a start i and a
 symbol, a row over the ends of the span; `rights`, for an end j and a symbol, a row over the starts.
 So the sum over the splits of a span i..j, for a left and a right symbol, is the scalar product of
-two rows. `left_ends` and `right_starts` give for each row the first and the last place that is not
-0: most rows do not meet, and that is where zeros are skipped.
+two rows. `left_ends` and `right_starts` give for each row the first and the last nonzero place:
+most rows do not meet, so most zeros are skipped.
 """
 
 from __future__ import annotations

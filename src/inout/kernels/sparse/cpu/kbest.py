@@ -49,7 +49,7 @@ from inout.kernels.sparse.cpu.viterbi import (  # fmt: skip
     unary_over,
 )
 
-# Typed: for plain numbers as arguments numba would compile versions of their own.
+# Typed: with plain numbers as arguments numba would compile another version.
 ABOVE, BELOW = np.int64(0), np.int64(1)
 ZERO, ONE, FEW = np.int64(0), np.int64(1), np.int64(4)
 
@@ -106,7 +106,7 @@ def rule_and_split(search, level, edge):
 
 @inner(forceinline=True)
 def is_full(tables, more):
-    """Whether there is no room for so many more nodes.
+    """Whether there is no room for this many more nodes.
 
     Asked before `with_room_for`, because handing arrays back and forth is slow: it counts their
     references.
@@ -116,7 +116,7 @@ def is_full(tables, more):
 
 @inner
 def with_room_for(tables, more):
-    """The tables, copied to longer ones where there is no room for so many more nodes."""
+    """The tables, copied to longer ones if there is no room for this many more nodes."""
     nodes = with_room(tables.nodes, tables.used[0], more, MOST_NODES)
     return Tables(tables.items, nodes, tables.used)
 
@@ -149,7 +149,7 @@ def make_first(search, tables, item, known):
 
 @inner(forceinline=True)
 def first_node(search, tables, item):
-    """The best derivation of an item that has one; made where there is no node yet."""
+    """The best derivation of an item that has one; created if there is no node yet."""
     known = row_of_item(search, tables, item)
     if known[FIRST] == 0:
         make_first(search, tables, item, known)

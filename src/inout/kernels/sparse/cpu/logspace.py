@@ -1,4 +1,4 @@
-"""Charts of sums in log space, made in scaled arithmetic where that loses nothing."""
+"""Charts of sums in log space, computed in scaled arithmetic if that loses nothing."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Posteriors(NamedTuple):
 
 @inner
 def ratio(posterior, value):
-    """log(posterior) - value, -inf where there is nothing."""
+    """log(posterior) - value, -inf if there is nothing."""
     return math.log(posterior) - value if posterior > 0 and value > -np.inf else -np.inf
 
 
@@ -142,7 +142,7 @@ def find_bests(search, posteriors, product):
     n, s = chart.left_ends.shape[0], places.shape[0]
     lefts, rights = np.full(chart.lefts.shape, -np.inf), np.full(chart.rights.shape, -np.inf)
     bests = Bests(lefts, rights, np.full(chart.below.shape, -np.inf))
-    # The chart as `gather` wants it, with the bests for values.
+    # The chart in the form of `gather`, with the bests as values.
     best_chart = Chart(
         lefts, rights, chart.exps, chart.left_ends, chart.right_starts, chart.active,
         chart.active_counts, chart.below,

@@ -1,7 +1,7 @@
 """The outside pass of sparse grammars, sentence by sentence: expected counts and posteriors.
 
-Scaled numbers send the gradients of log Z down the chart. Logs send probabilities, so that nothing
-can overflow.
+Scaled numbers propagate gradients of log Z down the chart. Logs propagate probabilities, so that
+nothing can overflow.
 """
 
 from __future__ import annotations
