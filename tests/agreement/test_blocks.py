@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch.autograd import grad
 
-from inout.kernels.latent.arrays import BlockGraph, WideVectors
+from inout.kernels.latent.arrays import BlockGraph
 from inout.kernels.latent.op import BlockPasses
 from inout.kernels.latent.reference import log_partitions
 from inout.kernels.latent.sweeps import Sweeps
@@ -79,7 +79,7 @@ def check(layout: Layout, graph: BlockGraph, parameters: Vector) -> None:
     found = np.zeros(layout.size)
     passes.add_gradient(weights, found)
     assert_close(found, exact, rtol=1e-8, atol=1e-8)
-    wide = Sweeps(rules, graph, parameters, WideVectors, np.ones(graph.num_owners, np.bool_))
+    wide = Sweeps(rules, graph, parameters, np.ones(graph.num_owners, np.bool_))
     mantissas, powers = wide.partitions
     with np.errstate(divide="ignore"):
         assert_close(np.log(np.abs(mantissas)) + powers * np.log(2), expected)

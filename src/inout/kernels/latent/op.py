@@ -10,15 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.lazy import lazy_property
-from inout.kernels.latent.arrays import (
-    BlockGraph,
-    BlockRules,
-    Numbers,
-    Outside,
-    Vector,
-    Vectors,
-    WideVectors,
-)
+from inout.kernels.latent.arrays import BlockGraph, BlockRules, Numbers, Outside, Vector
 from inout.kernels.latent.cpu import passes as compiled
 from inout.kernels.latent.sweeps import Sweeps
 from inout.kernels.limits import LATENT_NOTHING, LATENT_REACH, LATENT_RULES
@@ -44,14 +36,14 @@ class BlockPasses:
     @lazy_property
     def narrow(self) -> Sweeps:
         """The passes with one exponent for each vector."""
-        return Sweeps(self.rules, self.graph, self.parameters, Vectors)
+        return Sweeps(self.rules, self.graph, self.parameters)
 
     @lazy_property
     def wide(self) -> Sweeps | None:
         """The passes with one for each entry, over those that need them."""
         if not self.is_wide.any():
             return None
-        return Sweeps(self.rules, self.graph, self.parameters, WideVectors, self.is_wide)
+        return Sweeps(self.rules, self.graph, self.parameters, self.is_wide)
 
     def parts(self, weights: Vector) -> list[tuple[Sweeps, Vector]]:
         """Passes that together are right for all trees or sentences, each with its weights."""

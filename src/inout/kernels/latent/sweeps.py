@@ -28,15 +28,14 @@ from inout.kernels.limits import LATENT_NOTHING
 class Sweeps:
     """The passes over one graph under given parameters, computed lazily.
 
-    With `Vectors` the entries of a vector share an exponent. With `WideVectors` each has its own:
-    nothing underflows, at some forty times the cost.
+    The entries of a vector share an exponent. With `chosen`, each has its own: nothing underflows,
+    at dozens of times the cost, and trees or sentences that are not chosen are left out.
     """
 
     rules: BlockRules
     graph: BlockGraph
     parameters: Vector
-    kind: type[Vectors] | type[WideVectors]
-    chosen: NDArray[np.bool_] | None = None  # [owners]: the others may be left out
+    chosen: NDArray[np.bool_] | None = None  # [owners]: for these, `WideVectors`
 
     @lazy_property
     def grammar(self) -> Blocks:
@@ -53,7 +52,7 @@ class Sweeps:
 
     def _zeros(self, starts: Numbers) -> AnyVectors:
         values = np.zeros(int(starts[-1]))
-        if self.kind is WideVectors:
+        if self.chosen is not None:
             return WideVectors(starts, values, np.zeros(len(values), np.int64))
         return Vectors(starts, values, np.full(len(starts) - 1, LATENT_NOTHING, np.int64))
 

@@ -5,7 +5,7 @@ The passes in `passes.py` are written once; the type of the first argument decid
 - Vectors: the entries of a vector share an exponent, and its largest entry is from 1/2 to 1 in
   size. A vector of zeros has the exponent NOTHING. Tiny entries underflow.
 - WideVectors: each entry has an exponent of its own, and a size from 1/2 to 1 (or both are 0).
-  Nothing underflows; some forty times slower.
+  Nothing underflows; dozens of times slower.
 
 A block [m_a m_b m_c] has the rule's offset among the parameters. Scratch is vectors with one
 vector, at 0. Inner loops run over slices from 0: at an index that is a sum numba looks for negative
@@ -84,13 +84,8 @@ def apply_transposed(weight, outs, head, parameters, rule):
 
 
 @operation(**FAST)
-def apply_to_right(product, weight, vectors, right, rule):
-    """Sets the scratch [m_b] to weight [m_b m_c] · vector."""
-
-
-@operation(**FAST)
-def apply_to_left(product, weight, vectors, left, rule):
-    """Sets the scratch [m_c] to vector · weight [m_b m_c]."""
+def apply_weight(product, weight, vectors, item, rule, is_left):
+    """Sets the scratch to weight [m_b m_c] times the vector of one child: for the other one."""
 
 
 @operation(**FAST)
@@ -297,31 +292,23 @@ def _(weight, outs, head, parameters, rule):
     weight.exponents[0] = moved(normalise(sums, 0, inner), outs.exponents[head] - scale)
 
 
-@apply_to_right.on(Vectors)
-def _(product, weight, vectors, right, rule):
+@apply_weight.on(Vectors)
+def _(product, weight, vectors, item, rule, is_left):
     product.exponents[0] = NOTHING
-    if weight.exponents[0] != NOTHING and vectors.exponents[right] != NOTHING:
-        start = vectors.starts[right]
-        for p in range(rule.left):
-            product.values[p] = dot(
-                weight.values, p * rule.right, vectors.values, start, rule.right
-            )
-        product.exponents[0] = weight.exponents[0] + vectors.exponents[right]
-
-
-@apply_to_left.on(Vectors)
-def _(product, weight, vectors, left, rule):
-    product.exponents[0] = NOTHING
-    if weight.exponents[0] != NOTHING and vectors.exponents[left] != NOTHING:
-        sums, start = product.values, vectors.starts[left]
-        for q in range(rule.right):
-            sums[q] = 0.0
-        for p in range(rule.left):
-            value = vectors.values[start + p]
-            line = weight.values[p * rule.right : (p + 1) * rule.right]
-            for q in range(rule.right):
-                sums[q] += value * line[q]
-        product.exponents[0] = weight.exponents[0] + vectors.exponents[left]
+    if weight.exponents[0] != NOTHING and vectors.exponents[item] != NOTHING:
+        start, size = vectors.starts[item], rule.right
+        if is_left:
+            sums = product.values
+            for q in range(size):
+                sums[q] = 0.0
+            for p in range(rule.left):
+                value, line = vectors.values[start + p], weight.values[p * size : (p + 1) * size]
+                for q in range(size):
+                    sums[q] += value * line[q]
+        else:
+            for p in range(rule.left):
+                product.values[p] = dot(weight.values, p * size, vectors.values, start, size)
+        product.exponents[0] = weight.exponents[0] + vectors.exponents[item]
 
 
 @add_gradient.on(Vectors)
@@ -461,22 +448,14 @@ def _(weight, outs, head, parameters, rule):
             x += 1
 
 
-@apply_to_right.on(WideVectors)
-def _(product, weight, vectors, right, rule):
-    clear(product, rule.left)
-    start = vectors.starts[right]
+@apply_weight.on(WideVectors)
+def _(product, weight, vectors, item, rule, is_left):
+    clear(product, rule.right if is_left else rule.left)
     for p in range(rule.left):
         for q in range(rule.right):
-            add_product(product, p, weight, p * rule.right + q, vectors, start + q)
-
-
-@apply_to_left.on(WideVectors)
-def _(product, weight, vectors, left, rule):
-    clear(product, rule.right)
-    start = vectors.starts[left]
-    for p in range(rule.left):
-        for q in range(rule.right):
-            add_product(product, q, weight, p * rule.right + q, vectors, start + p)
+            place, own = (q, p) if is_left else (p, q)
+            own += vectors.starts[item]
+            add_product(product, place, weight, p * rule.right + q, vectors, own)
 
 
 @add_gradient.on(WideVectors)

@@ -16,9 +16,8 @@ from inout.kernels.latent.cpu.arithmetic import (
     add_outer,
     add_to,
     apply_block,
-    apply_to_left,
-    apply_to_right,
     apply_transposed,
+    apply_weight,
     clear,
     is_zero,
     multiply,
@@ -115,12 +114,12 @@ def outside(grammar, graph, parameters, ins, weights, found):
         # What is zero itself still has an outside vector: its derivative.
         for e in range(ends[g], ends[g + 1]):
             left, right = graph.lefts[e], graph.rights[e]
-            apply_to_right(product, weight, values, right, rule)
+            apply_weight(product, weight, values, right, rule, False)
             add(outs, left, product)
             if found.edges.shape[0]:
                 multiply(share, product, 0, values, left)
                 found.edges[e] = ordinary(share)
-            apply_to_left(product, weight, values, left, rule)
+            apply_weight(product, weight, values, left, rule, True)
             add(outs, right, product)
     for v in range(found.items.shape[0]):
         multiply(share, values, v, outs, v)
