@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from inout.cli.commands import options as opt
 from inout.cli.progress import status
 
@@ -18,14 +16,14 @@ EXAMPLES = """The exit code is 1 if there is a problem.
 
 
 def check(
-    grammar: opt.GrammarArgument,
-    weighted: Annotated[
-        bool, opt.flag("--weighted", "Weights need not be probabilities: do not check their sums.")
-    ] = False,
-    format: opt.FormatOption = None,
-    start: opt.StartOption = None,
-    add_duplicates: opt.DuplicatesOption = False,
-    as_json: opt.JsonOption = False,
+    grammar: str = opt.GRAMMAR,
+    weighted: bool = opt.flag(
+        "--weighted", "Weights need not be probabilities: do not check their sums."
+    ),
+    format: str | None = opt.FORMAT,
+    start: str | None = opt.START,
+    add_duplicates: bool = opt.DUPLICATES,
+    as_json: bool = opt.JSON,
 ) -> int:
     """Diagnose a grammar: useless symbols, sums of weights, consistency, expectations."""
     with status() as line:

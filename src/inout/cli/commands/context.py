@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -74,68 +74,50 @@ app = typer.Typer(
     epilog=EXAMPLES,
 )
 
-ModelArgument = Annotated[str, opt.argument("MODEL", "Model from `inout context train`.")]
+MODEL = opt.argument("MODEL", "Model from `inout context train`.")
 _FORM = "Format of DATA: features, or conll (words and tags in columns)."
-FormOption = Annotated[str | None, opt.option("--from", "FORM", _FORM, default="as in training")]
-SizeOption = Annotated[
-    int | None, opt.option("--size", "N", "Contexts per position, instead of the model's number.")
-]
+FORM = opt.option("--from", "FORM", _FORM, shown="as in training")
+SIZE = opt.option("--size", "N", "Contexts per position, instead of the model's number.")
 
 
 @app.command(epilog=TRAIN_EXAMPLES)
 def train(
-    data: opt.TaggedArgument,
-    out: Annotated[str, opt.option("--out -o", "MODEL", "Where to write the model.")],
-    dev: Annotated[
-        str | None,
-        opt.option("--dev", "FILE", "Labelled sequences for choosing the best epoch."),
-    ] = None,
-    order: Annotated[
-        int, opt.option("--order", "N", "Length of the longest n-grams of labels.")
-    ] = 4,
-    size: Annotated[int, opt.option("--size", "N", "Contexts per position.")] = 10,
-    memory: Annotated[
-        str | None,
-        opt.option(
-            "--memory",
-            "N",
-            "Maximum labels that a context remembers; none for no limit.",
-            default="what the n-grams need; none with --beam",
-        ),
-    ] = None,
-    beam: Annotated[bool, opt.flag("--beam", "Beam search instead of contexts.")] = False,
-    learn_escape: Annotated[
-        bool,
-        opt.flag(
-            "--learn-escape", "With --beam: pruned histories stay possible, at a learned cost."
-        ),
-    ] = False,
-    method: Annotated[
-        str, opt.option("--method", "METHOD", "adagrad (one step per sequence) or lbfgs.")
-    ] = METHODS[0],
-    epochs: Annotated[
-        int,
-        opt.option("--epochs", "N", "Passes over DATA; with lbfgs, selections of contexts."),
-    ] = 5,
-    step: Annotated[
-        float | None, opt.option("--step", "X", "Step size of AdaGrad.", default="0.2")
-    ] = None,
-    delta: Annotated[
-        float | None,
-        opt.option(
-            "--delta",
-            "X",
-            "Added to AdaGrad's root of summed squares; more helps with many rare features.",
-            default="0.1",
-        ),
-    ] = None,
-    l2: Annotated[
-        float | None,
-        opt.option("--l2", "X", "L2 penalty of lbfgs: X/2 times the squared weights.", default="0"),
-    ] = None,
-    seed: Annotated[int, opt.option("--seed", "N", "Seed for shuffling the sequences.")] = 0,
-    form: Annotated[str, opt.option("--from", "FORM", _FORM)] = FORMS[0],
-    as_json: opt.JsonOption = False,
+    data: list[str] = opt.TAGGED,
+    out: str = opt.option("--out -o", "MODEL", "Where to write the model.", ...),
+    dev: str | None = opt.option(
+        "--dev", "FILE", "Labelled sequences for choosing the best epoch."
+    ),
+    order: int = opt.option("--order", "N", "Length of the longest n-grams of labels.", 4),
+    size: int = opt.option("--size", "N", "Contexts per position.", 10),
+    memory: str | None = opt.option(
+        "--memory",
+        "N",
+        "Maximum labels that a context remembers; none for no limit.",
+        shown="what the n-grams need; none with --beam",
+    ),
+    beam: bool = opt.flag("--beam", "Beam search instead of contexts."),
+    learn_escape: bool = opt.flag(
+        "--learn-escape", "With --beam: pruned histories stay possible, at a learned cost."
+    ),
+    method: str = opt.option(
+        "--method", "METHOD", "adagrad (one step per sequence) or lbfgs.", METHODS[0]
+    ),
+    epochs: int = opt.option(
+        "--epochs", "N", "Passes over DATA; with lbfgs, selections of contexts.", 5
+    ),
+    step: float | None = opt.option("--step", "X", "Step size of AdaGrad.", shown="0.2"),
+    delta: float | None = opt.option(
+        "--delta",
+        "X",
+        "Added to AdaGrad's root of summed squares; more helps with many rare features.",
+        shown="0.1",
+    ),
+    l2: float | None = opt.option(
+        "--l2", "X", "L2 penalty of lbfgs: X/2 times the squared weights.", shown="0"
+    ),
+    seed: int = opt.option("--seed", "N", "Seed for shuffling the sequences.", 0),
+    form: str = opt.option("--from", "FORM", _FORM, FORMS[0]),
+    as_json: bool = opt.JSON,
 ) -> None:
     """Train a tagger on labelled sequences. Ctrl-C keeps the result of completed epochs."""
     options: dict[str, Any] = {
@@ -189,24 +171,22 @@ def train(
 
 @app.command(epilog=TAG_EXAMPLES)
 def tag(
-    model: ModelArgument,
-    data: Annotated[
-        list[str] | None,
-        opt.argument("DATA", "Files of sequences, plain, .xz or .gz. Default: stdin."),
-    ] = None,
-    confidence: Annotated[
-        bool, opt.flag("--confidence", "Print a line # confidence P before each sequence.")
-    ] = False,
-    marginals: Annotated[
-        bool, opt.flag("--marginals", "Print the probabilities of all labels at each position.")
-    ] = False,
-    at_least: Annotated[
-        float | None,
-        opt.option("--at-least", "P", "Print ? for the labels of less confident sequences."),
-    ] = None,
-    size: SizeOption = None,
-    form: FormOption = None,
-    as_json: opt.JsonOption = False,
+    model: str = MODEL,
+    data: list[str] | None = opt.argument(
+        "DATA", "Files of sequences, plain, .xz or .gz. Default: stdin.", None
+    ),
+    confidence: bool = opt.flag(
+        "--confidence", "Print a line # confidence P before each sequence."
+    ),
+    marginals: bool = opt.flag(
+        "--marginals", "Print the probabilities of all labels at each position."
+    ),
+    at_least: float | None = opt.option(
+        "--at-least", "P", "Print ? for the labels of less confident sequences."
+    ),
+    size: int | None = SIZE,
+    form: str | None = FORM,
+    as_json: bool = opt.JSON,
 ) -> None:
     """Label sequences, with probabilities."""
     if at_least is not None:
@@ -237,21 +217,15 @@ def tag(
 
 @app.command(epilog=CURVE_EXAMPLES)
 def curve(
-    model: ModelArgument,
-    data: opt.TaggedArgument,
-    precision: Annotated[
-        float, opt.option("--precision", "P", "Report the recall at this precision.")
-    ] = 0.99,
-    html: Annotated[
-        str | None, opt.option("--html", "FILE", "Write a page with the curve.")
-    ] = None,
-    svg: Annotated[str | None, opt.option("--svg", "FILE", "Write the curve as SVG.")] = None,
-    also: Annotated[
-        list[str] | None, opt.option("--also", "MODEL", "Another model to compare. Repeatable.")
-    ] = None,
-    size: SizeOption = None,
-    form: FormOption = None,
-    as_json: opt.JsonOption = False,
+    model: str = MODEL,
+    data: list[str] = opt.TAGGED,
+    precision: float = opt.option("--precision", "P", "Report the recall at this precision.", 0.99),
+    html: str | None = opt.option("--html", "FILE", "Write a page with the curve."),
+    svg: str | None = opt.option("--svg", "FILE", "Write the curve as SVG."),
+    also: list[str] | None = opt.option("--also", "MODEL", "Another model to compare. Repeatable."),
+    size: int | None = SIZE,
+    form: str | None = FORM,
+    as_json: bool = opt.JSON,
 ) -> None:
     """Measure a tagger's precision when it may skip sequences that it is unsure of."""
     opt.share("--precision", precision)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
 
 from inout._core.errors import ArgumentError
 from inout.cli.commands import options as opt
@@ -18,22 +17,17 @@ EXAMPLES = """[bold]Examples[/bold]
 
 
 def convert(
-    grammar: opt.GrammarArgument,
-    out: Annotated[
-        str | None, opt.option("--out -o", "FILE", "Output file. Default: stdout.")
-    ] = None,
-    to: opt.ToOption = None,
-    trim: Annotated[bool, opt.flag("--trim", "Remove useless rules.")] = False,
-    normalise: Annotated[
-        bool,
-        opt.flag(
-            "--normalise", "Turn weights into probabilities, keeping the relative weights of trees."
-        ),
-    ] = False,
-    log: Annotated[bool, opt.flag("--log", "Write log-weights (format lines).")] = False,
-    format: opt.FormatOption = None,
-    start: opt.StartOption = None,
-    add_duplicates: opt.DuplicatesOption = False,
+    grammar: str = opt.GRAMMAR,
+    out: str | None = opt.option("--out -o", "FILE", "Output file. Default: stdout."),
+    to: str | None = opt.TO,
+    trim: bool = opt.flag("--trim", "Remove useless rules."),
+    normalise: bool = opt.flag(
+        "--normalise", "Turn weights into probabilities, keeping the relative weights of trees."
+    ),
+    log: bool = opt.flag("--log", "Write log-weights (format lines)."),
+    format: str | None = opt.FORMAT,
+    start: str | None = opt.START,
+    add_duplicates: bool = opt.DUPLICATES,
 ) -> None:
     """Convert a grammar to another format; trim or normalise it on the way."""
     with status() as line:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Annotated
 
 from inout._core.errors import FileError
 from inout.cli.commands.options import option
@@ -28,15 +27,12 @@ NEXT = [
 
 
 def demo(
-    html: Annotated[
-        str | None,
-        option(
-            "--html",
-            "FILE",
-            f"Where to write the page with drawings. Default: {PAGE} here, or in a temporary "
-            "directory if this one is not writable.",
-        ),
-    ] = None,
+    html: str | None = option(
+        "--html",
+        "FILE",
+        f"Where to write the page with drawings. Default: {PAGE} here, or in a temporary "
+        "directory if this one is not writable.",
+    ),
 ) -> None:
     """Parse ambiguous sentences, then train a grammar; takes about ten seconds."""
     with status() as line:

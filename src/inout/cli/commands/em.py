@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from inout._core.checks import expect
 from inout._core.errors import ArgumentError
 from inout.cli.commands import options as opt
@@ -23,48 +21,35 @@ an uninterrupted run.
 
 
 def em(
-    grammar: opt.GrammarArgument,
-    corpus: Annotated[
-        list[str], opt.argument("CORPUS", "Files with one sentence per line; - is stdin.")
-    ],
-    out: Annotated[str, opt.option("--out -o", "FILE", "Where to write the trained grammar.")],
-    to: opt.ToOption = None,
-    iterations: Annotated[
-        int, opt.option("--iterations", "N", "Maximum number of iterations.")
-    ] = 100,
-    tolerance: Annotated[
-        float, opt.option("--tolerance", "X", "Stop when the relative change is at most X.")
-    ] = 1e-6,
-    restarts: Annotated[
-        int, opt.option("--restarts", "N", "Also start from N random points, and keep the best.")
-    ] = 0,
-    seed: Annotated[int, opt.option("--seed", "N", "Seed for the random points.")] = 0,
-    prior: Annotated[
-        float | None, opt.option("--prior", "X", "Add X to the expected count of every rule.")
-    ] = None,
-    alpha: Annotated[
-        float | None,
-        opt.option("--alpha", "A", "Dirichlet prior; below 1 it removes rarely used rules."),
-    ] = None,
-    frequencies: Annotated[
-        bool, opt.flag("--frequencies", "Each line is a frequency, a tab and a sentence.")
-    ] = False,
-    brackets: Annotated[
-        bool,
-        opt.flag(
-            "--brackets",
-            "Lines contain brackets that no constituent may cross: (the man) (saw it).",
-        ),
-    ] = False,
-    max_words: opt.MaxWordsOption = opt.MAX_WORDS,
-    checkpoint: Annotated[
-        str | None, opt.option("--checkpoint", "FILE", "Another file for the checkpoint.")
-    ] = None,
-    resume: Annotated[bool, opt.flag("--resume", "Continue from the checkpoint.")] = False,
-    format: opt.FormatOption = None,
-    start: opt.StartOption = None,
-    add_duplicates: opt.DuplicatesOption = False,
-    as_json: opt.JsonOption = False,
+    grammar: str = opt.GRAMMAR,
+    corpus: list[str] = opt.argument("CORPUS", "Files with one sentence per line; - is stdin."),
+    out: str = opt.option("--out -o", "FILE", "Where to write the trained grammar.", ...),
+    to: str | None = opt.TO,
+    iterations: int = opt.option("--iterations", "N", "Maximum number of iterations.", 100),
+    tolerance: float = opt.option(
+        "--tolerance", "X", "Stop when the relative change is at most X.", 1e-6
+    ),
+    restarts: int = opt.option(
+        "--restarts", "N", "Also start from N random points, and keep the best.", 0
+    ),
+    seed: int = opt.option("--seed", "N", "Seed for the random points.", 0),
+    prior: float | None = opt.option("--prior", "X", "Add X to the expected count of every rule."),
+    alpha: float | None = opt.option(
+        "--alpha", "A", "Dirichlet prior; below 1 it removes rarely used rules."
+    ),
+    frequencies: bool = opt.flag(
+        "--frequencies", "Each line is a frequency, a tab and a sentence."
+    ),
+    brackets: bool = opt.flag(
+        "--brackets", "Lines contain brackets that no constituent may cross: (the man) (saw it)."
+    ),
+    max_words: int = opt.MAX_WORDS,
+    checkpoint: str | None = opt.option("--checkpoint", "FILE", "Another file for the checkpoint."),
+    resume: bool = opt.flag("--resume", "Continue from the checkpoint."),
+    format: str | None = opt.FORMAT,
+    start: str | None = opt.START,
+    add_duplicates: bool = opt.DUPLICATES,
+    as_json: bool = opt.JSON,
 ) -> None:
     """Train a grammar on sentences by EM (inside-outside); every step raises the likelihood."""
     opt.count("--iterations", iterations, 0)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
 
 from inout._core.errors import ArgumentError
-from inout.cli.commands.options import JsonOption, argument, count, flag, option
+from inout.cli.commands.options import JSON, argument, count, flag, option
 from inout.cli.progress import status
 
 EXAMPLES = """A sentence without a parse is an empty line or (()); its gold brackets count as \
@@ -21,24 +20,16 @@ missed.
 
 
 def evaluate(
-    gold: Annotated[str, argument("GOLD", "Treebank in brackets.")],
-    parses: Annotated[str, argument("PARSES", "One tree per line, in the same order; - is stdin.")],
-    cutoff: Annotated[
-        int, option("--cutoff", "N", "Also score the sentences of up to N words.")
-    ] = 40,
-    width: Annotated[int, option("--width", "N", "Width of the length ranges in the table.")] = 10,
-    punctuation: Annotated[
-        bool, flag("--punctuation", "Count punctuation, which evalb ignores.")
-    ] = False,
-    root: Annotated[bool, flag("--root", "Count the root bracket (TOP, ROOT).")] = False,
-    functions: Annotated[
-        bool, flag("--functions", "Keep function tags: NP-SBJ is not NP.")
-    ] = False,
-    skip_failures: Annotated[
-        bool, flag("--skip-failures", "Skip sentences without a parse, as evalb does.")
-    ] = False,
-    untagged: Annotated[bool, flag("--untagged", "Allow words without a tag.")] = False,
-    as_json: JsonOption = False,
+    gold: str = argument("GOLD", "Treebank in brackets."),
+    parses: str = argument("PARSES", "One tree per line, in the same order; - is stdin."),
+    cutoff: int = option("--cutoff", "N", "Also score the sentences of up to N words.", 40),
+    width: int = option("--width", "N", "Width of the length ranges in the table.", 10),
+    punctuation: bool = flag("--punctuation", "Count punctuation, which evalb ignores."),
+    root: bool = flag("--root", "Count the root bracket (TOP, ROOT)."),
+    functions: bool = flag("--functions", "Keep function tags: NP-SBJ is not NP."),
+    skip_failures: bool = flag("--skip-failures", "Skip sentences without a parse, as evalb does."),
+    untagged: bool = flag("--untagged", "Allow words without a tag."),
+    as_json: bool = JSON,
 ) -> None:
     """Score parses against a treebank (PARSEVAL, as evalb does): brackets, exact match, tags."""
     count("--cutoff", cutoff, 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
 from inout._core.errors import ArgumentError
 from inout.cli.commands import options as opt
@@ -35,105 +35,74 @@ ITERATIONS = 50  # as in `inout.learning.latent_grammars`
 
 
 def induce(
-    treebanks: Annotated[
-        list[str],
-        opt.argument("TREEBANK", "Files of trees in brackets, plain, .xz or .gz; - is stdin."),
-    ],
-    out: Annotated[
-        str | None,
-        opt.option("--out -o", "FILE", "Output file. Default: stdout, not with --latent."),
-    ] = None,
-    to: opt.ToOption = None,
-    horizontal: Annotated[
-        str | None,
-        opt.option(
-            "--horizontal",
-            "N",
-            "Horizontal order: number of siblings that binarised nodes remember, or all.",
-            default="2; 0 with --latent",
-        ),
-    ] = None,
-    vertical: Annotated[
-        int | None,
-        opt.option(
-            "--vertical",
-            "N",
-            "Vertical order: 1 for plain labels, 2 to remember the parent.",
-            default="2; 1 with --latent",
-        ),
-    ] = None,
-    left: Annotated[bool, opt.flag("--left", "Binarise from the left.")] = False,
-    nary: Annotated[bool, opt.flag("--nary", "Do not binarise.")] = False,
-    tags: Annotated[
-        bool, opt.flag("--tags", "Annotate part-of-speech tags with their parents too.")
-    ] = False,
-    unknown_threshold: Annotated[
-        int, opt.option("--unknown-threshold", "N", "Words seen at most N times are rare.")
-    ] = 1,
-    unknown_share: Annotated[
-        float | None,
-        opt.option(
-            "--unknown-share",
-            "X",
-            "Share of a rare word's count given to its class, from 0 to 1.",
-            default=str(SHARE),
-        ),
-    ] = None,
-    start: Annotated[
-        str | None, opt.option("--start", "SYMBOL", "Label of the root.", default=ROOT)
-    ] = None,
-    raw: Annotated[bool, opt.flag("--raw", "Keep function tags and traces.")] = False,
-    latent: Annotated[
-        int | None,
-        opt.option(
-            "--latent", "N", "Train a model with up to N latent values per label.", panel=LATENT
-        ),
-    ] = None,
-    method: Annotated[
-        str | None,
-        opt.option(
-            "--method",
-            "METHOD",
-            "spectral (moments, one pass) or em (likelihood of the trees).",
-            default=METHODS[0],
-            panel=LATENT,
-        ),
-    ] = None,
-    em_start: Annotated[
-        str | None,
-        opt.option(
-            "--em-start",
-            "START",
-            "Starting point of EM: split (double the values repeatedly), random, or spectral "
-            "(clusters of the vectors of --method spectral).",
-            default=STARTS[0],
-            panel=LATENT,
-        ),
-    ] = None,
-    iterations: Annotated[
-        int | None,
-        opt.option(
-            "--iterations",
-            "N",
-            "Maximum EM iterations, per split or in total.",
-            default=str(ITERATIONS),
-            panel=LATENT,
-        ),
-    ] = None,
-    restarts: Annotated[
-        int | None,
-        opt.option(
-            "--restarts",
-            "N",
-            "With --em-start random: start from N more points, and keep the best.",
-            default="0",
-            panel=LATENT,
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        opt.option("--seed", "N", "Random seed.", default="always the same", panel=LATENT),
-    ] = None,
+    treebanks: list[str] = opt.argument(
+        "TREEBANK", "Files of trees in brackets, plain, .xz or .gz; - is stdin."
+    ),
+    out: str | None = opt.option(
+        "--out -o", "FILE", "Output file. Default: stdout, not with --latent."
+    ),
+    to: str | None = opt.TO,
+    horizontal: str | None = opt.option(
+        "--horizontal",
+        "N",
+        "Horizontal order: number of siblings that binarised nodes remember, or all.",
+        shown="2; 0 with --latent",
+    ),
+    vertical: int | None = opt.option(
+        "--vertical",
+        "N",
+        "Vertical order: 1 for plain labels, 2 to remember the parent.",
+        shown="2; 1 with --latent",
+    ),
+    left: bool = opt.flag("--left", "Binarise from the left."),
+    nary: bool = opt.flag("--nary", "Do not binarise."),
+    tags: bool = opt.flag("--tags", "Annotate part-of-speech tags with their parents too."),
+    unknown_threshold: int = opt.option(
+        "--unknown-threshold", "N", "Words seen at most N times are rare.", 1
+    ),
+    unknown_share: float | None = opt.option(
+        "--unknown-share",
+        "X",
+        "Share of a rare word's count given to its class, from 0 to 1.",
+        shown=str(SHARE),
+    ),
+    start: str | None = opt.option("--start", "SYMBOL", "Label of the root.", shown=ROOT),
+    raw: bool = opt.flag("--raw", "Keep function tags and traces."),
+    latent: int | None = opt.option(
+        "--latent", "N", "Train a model with up to N latent values per label.", panel=LATENT
+    ),
+    method: str | None = opt.option(
+        "--method",
+        "METHOD",
+        "spectral (moments, one pass) or em (likelihood of the trees).",
+        shown=METHODS[0],
+        panel=LATENT,
+    ),
+    em_start: str | None = opt.option(
+        "--em-start",
+        "START",
+        "Starting point of EM: split (double the values repeatedly), random, or spectral "
+        "(clusters of the vectors of --method spectral).",
+        shown=STARTS[0],
+        panel=LATENT,
+    ),
+    iterations: int | None = opt.option(
+        "--iterations",
+        "N",
+        "Maximum EM iterations, per split or in total.",
+        shown=str(ITERATIONS),
+        panel=LATENT,
+    ),
+    restarts: int | None = opt.option(
+        "--restarts",
+        "N",
+        "With --em-start random: start from N more points, and keep the best.",
+        shown="0",
+        panel=LATENT,
+    ),
+    seed: int | None = opt.option(
+        "--seed", "N", "Random seed.", shown="always the same", panel=LATENT
+    ),
 ) -> None:
     """Read a grammar off a treebank, with Markovisation; or train a latent model on it."""
     siblings = _siblings(horizontal or ("2" if latent is None else "0"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -18,69 +18,54 @@ SEQUENCES = "Sequence labelling"
 EQUATIONS = "Equations"
 
 
-def argument(metavar: str, help: str) -> Any:
-    """A positional argument."""
-    return typer.Argument(metavar=metavar, help=help, show_default=False)
+def argument(metavar: str, help: str, value: Any = ...) -> Any:
+    """A positional argument; it has to be given unless it has a value by default."""
+    return typer.Argument(value, metavar=metavar, help=help, show_default=False)
 
 
 def option(
-    names: str, metavar: str, help: str, *, default: str | None = None, panel: str | None = None
+    names: str,
+    metavar: str,
+    help: str,
+    value: Any = None,
+    *,
+    shown: str | None = None,
+    panel: str | None = None,
 ) -> Any:
-    """An option with a value; `default` describes one that depends on other options."""
+    """An option with its value by default; `shown` describes one that depends on other options."""
     return typer.Option(
+        value,
         *names.split(),
         metavar=metavar,
         help=help,
-        show_default=True if default is None else default,
+        show_default=True if shown is None else shown,
         rich_help_panel=panel,
     )
 
 
 def flag(name: str, help: str) -> Any:
     """An option without a value."""
-    # Without a metavar typer writes <bool> after the flag, as if it took a value.
-    return typer.Option(name, metavar=" ", help=help)
+    # Without a metavar typer writes <bool> behind the flag, as if it took a value.
+    return typer.Option(False, name, metavar=" ", help=help)
 
 
-GrammarArgument = Annotated[
-    str, argument("GRAMMAR", "Grammar file, or a name from the library (english); - is stdin.")
-]
-SentencesArgument = Annotated[
-    list[str] | None,
-    argument("FILE", "Files with one sentence per line, words separated by spaces; default stdin."),
-]
-TaggedArgument = Annotated[
-    list[str], argument("DATA", "Files of labelled sequences, plain, .xz or .gz; - is stdin.")
-]
-SentenceOption = Annotated[
-    list[str] | None, option("--sentence", "WORDS", "Sentence, instead of files. Repeatable.")
-]
-FormatOption = Annotated[
-    str | None,
-    option("--from", "FORMAT", "Format of the grammar: nltk, lines, wsj, json. Default: detected."),
-]
-ToOption = Annotated[
-    str | None,
-    option("--to", "FORMAT", "Output format: nltk, lines, wsj, json. Default: from the file name."),
-]
-StartOption = Annotated[
-    str | None, option("--start", "SYMBOL", "Start symbol, instead of the grammar's own.")
-]
-DuplicatesOption = Annotated[
-    bool, flag("--add-duplicates", "Add up the weights of duplicate rules (default: an error).")
-]
-JsonOption = Annotated[bool, flag("--json", "Print JSON.")]
-HtmlOption = Annotated[str | None, option("--html", "FILE", "Write a page with drawings.")]
-SeedOption = Annotated[int | None, option("--seed", "N", "Random seed.", default="random")]
-MaxWordsOption = Annotated[
-    int,
-    option(
-        "--max-words",
-        "N",
-        "Skip longer sentences: time is cubic in the length, memory quadratic.",
-    ),
-]
-MAX_WORDS = 300
+GRAMMAR = argument("GRAMMAR", "Grammar file, or a name from the library (english); - is stdin.")
+SENTENCES = argument(
+    "FILE", "Files with one sentence per line, words separated by spaces; default stdin.", None
+)
+TAGGED = argument("DATA", "Files of labelled sequences, plain, .xz or .gz; - is stdin.")
+SENTENCE = option("--sentence", "WORDS", "Sentence, instead of files. Repeatable.")
+FORMAT = option(
+    "--from", "FORMAT", "Format of the grammar: nltk, lines, wsj, json. Default: detected."
+)
+TO = option("--to", "FORMAT", "Output format: nltk, lines, wsj, json. Default: from the file name.")
+START = option("--start", "SYMBOL", "Start symbol, instead of the grammar's own.")
+DUPLICATES = flag("--add-duplicates", "Add up the weights of duplicate rules (default: an error).")
+JSON = flag("--json", "Print JSON.")
+HTML = option("--html", "FILE", "Write a page with drawings.")
+SEED = option("--seed", "N", "Random seed.", shown="random")
+_SKIPPED = "Skip longer sentences: time is cubic in the length, memory quadratic."
+MAX_WORDS = option("--max-words", "N", _SKIPPED, 300)
 
 
 def choice(option: str, given: str, known: Collection[str]) -> str:

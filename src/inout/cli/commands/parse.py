@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from inout._core.checks import expect
 from inout._core.errors import ArgumentError
@@ -35,56 +35,46 @@ THRESHOLD, NO_PRUNING = "1e-5", "none"
 
 
 def parse(
-    grammar: Annotated[
-        str | None,
-        opt.argument(
-            "GRAMMAR",
-            "Grammar file, latent model, or a name from the library (english); - is stdin. Not "
-            "with --model.",
-        ),
-    ] = None,
-    files: opt.SentencesArgument = None,
-    sentence: opt.SentenceOption = None,
-    model: Annotated[
-        str | None, opt.option("--model", "MODEL", "Latent model from `inout induce --latent`.")
-    ] = None,
-    k: Annotated[int, opt.option("--k", "K", "Number of best trees.")] = 1,
-    samples: Annotated[int, opt.option("--samples", "N", "Also sample N trees.")] = 0,
-    seed: opt.SeedOption = None,
-    method: Annotated[
-        str | None,
-        opt.option(
-            "--method",
-            "METHOD",
-            "Which tree is best: viterbi (most probable), min-risk (most expected constituents), "
-            "max-rule (largest product of rule posteriors), goodman (most expected nodes; latent "
-            "models only).",
-            default="viterbi; max-rule for latent models, which have no viterbi",
-        ),
-    ] = None,
-    shape: Annotated[
-        str, opt.option("--format", "FORMAT", "tree (drawn) or bracketed (one per line).")
-    ] = SHAPES[0],
-    count_trees: Annotated[bool, opt.flag("--count", "Count all trees, exactly.")] = False,
-    restore: Annotated[
-        bool, opt.flag("--restore", "Undo the Markovisation of `inout induce`.")
-    ] = False,
-    threshold: Annotated[
-        str | None,
-        opt.option(
-            "--threshold",
-            "X",
-            "Latent models: prune items whose expected count by the skeletal rules is below X. "
-            "0 or none: no pruning, about a minute for 120 words.",
-            default=THRESHOLD,
-        ),
-    ] = None,
-    max_words: opt.MaxWordsOption = opt.MAX_WORDS,
-    format: opt.FormatOption = None,
-    start: opt.StartOption = None,
-    add_duplicates: opt.DuplicatesOption = False,
-    as_json: opt.JsonOption = False,
-    html: opt.HtmlOption = None,
+    grammar: str | None = opt.argument(
+        "GRAMMAR",
+        "Grammar file, latent model, or a name from the library (english); - is stdin. Not "
+        "with --model.",
+        None,
+    ),
+    files: list[str] | None = opt.SENTENCES,
+    sentence: list[str] | None = opt.SENTENCE,
+    model: str | None = opt.option(
+        "--model", "MODEL", "Latent model from `inout induce --latent`."
+    ),
+    k: int = opt.option("--k", "K", "Number of best trees.", 1),
+    samples: int = opt.option("--samples", "N", "Also sample N trees.", 0),
+    seed: int | None = opt.SEED,
+    method: str | None = opt.option(
+        "--method",
+        "METHOD",
+        "Which tree is best: viterbi (most probable), min-risk (most expected constituents), "
+        "max-rule (largest product of rule posteriors), goodman (most expected nodes; latent "
+        "models only).",
+        shown="viterbi; max-rule for latent models, which have no viterbi",
+    ),
+    shape: str = opt.option(
+        "--format", "FORMAT", "tree (drawn) or bracketed (one per line).", SHAPES[0]
+    ),
+    count_trees: bool = opt.flag("--count", "Count all trees, exactly."),
+    restore: bool = opt.flag("--restore", "Undo the Markovisation of `inout induce`."),
+    threshold: str | None = opt.option(
+        "--threshold",
+        "X",
+        "Latent models: prune items whose expected count by the skeletal rules is below X. "
+        "0 or none: no pruning, about a minute for 120 words.",
+        shown=THRESHOLD,
+    ),
+    max_words: int = opt.MAX_WORDS,
+    format: str | None = opt.FORMAT,
+    start: str | None = opt.START,
+    add_duplicates: bool = opt.DUPLICATES,
+    as_json: bool = opt.JSON,
+    html: str | None = opt.HTML,
 ) -> None:
     """Parse sentences: best trees with their probabilities, samples, counts, charts."""
     opt.count("--k", k, 1)

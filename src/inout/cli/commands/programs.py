@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from inout.cli.commands.options import argument
 
 EXAMPLES = """[bold]Examples[/bold]
@@ -14,7 +12,7 @@ EXAMPLES = """[bold]Examples[/bold]
 """
 
 
-def programs(name: Annotated[str | None, argument("NAME", "Program to print.")] = None) -> None:
+def programs(name: str | None = argument("NAME", "Program to print.", None)) -> None:
     """List the programs of the library, or print one of them."""
     from inout.cli.equations.listing import print_names, print_program
 

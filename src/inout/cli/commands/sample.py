@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from inout.cli.commands import options as opt
 from inout.cli.progress import status
 
@@ -18,20 +16,17 @@ SHAPES = ("words", "bracketed", "tree")
 
 
 def sample(
-    grammar: opt.GrammarArgument,
-    samples: Annotated[int, opt.option("--samples -n", "N", "Number of samples.")] = 10,
-    seed: opt.SeedOption = None,
-    shape: Annotated[
-        str,
-        opt.option("--format", "FORMAT", "words, bracketed (one tree per line) or tree (drawn)."),
-    ] = SHAPES[0],
-    normalise: Annotated[
-        bool, opt.flag("--normalise", "Turn weights into probabilities first.")
-    ] = False,
-    format: opt.FormatOption = None,
-    start: opt.StartOption = None,
-    add_duplicates: opt.DuplicatesOption = False,
-    as_json: opt.JsonOption = False,
+    grammar: str = opt.GRAMMAR,
+    samples: int = opt.option("--samples -n", "N", "Number of samples.", 10),
+    seed: int | None = opt.SEED,
+    shape: str = opt.option(
+        "--format", "FORMAT", "words, bracketed (one tree per line) or tree (drawn).", SHAPES[0]
+    ),
+    normalise: bool = opt.flag("--normalise", "Turn weights into probabilities first."),
+    format: str | None = opt.FORMAT,
+    start: str | None = opt.START,
+    add_duplicates: bool = opt.DUPLICATES,
+    as_json: bool = opt.JSON,
 ) -> None:
     """Draw sentences or trees from a grammar."""
     opt.choice("--format", shape, SHAPES)

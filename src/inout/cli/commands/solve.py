@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
 
 from inout._core.checks import expect
 from inout._core.errors import ArgumentError
-from inout.cli.commands.options import HtmlOption, argument, count, flag, option
+from inout.cli.commands.options import HTML, argument, count, flag, option
 from inout.cli.progress import status
 
 EXAMPLES = """[bold]Facts[/bold]
@@ -28,54 +27,40 @@ is one.
 
 
 def solve(
-    program: Annotated[
-        str, argument("PROGRAM", "File of equations, or a name from `inout programs`.")
-    ],
-    facts: Annotated[
-        list[str] | None,
-        option("--facts", "NAME=FILE", "Facts of a relation, from a file. Repeatable."),
-    ] = None,
-    fact: Annotated[
-        list[str] | None,
-        option(
-            "--fact",
-            "NAME=VALUES",
-            'A fact of weight one, values separated by spaces: "rule=S NP VP". Repeatable.',
-        ),
-    ] = None,
-    sentence: Annotated[
-        str | None,
-        option("--sentence", "WORDS", "Sentence, as facts word(W,I,K) and length(N)."),
-    ] = None,
-    goal: Annotated[str, option("--goal", "NAME", "Relation to derive.")] = "goal",
-    best: Annotated[int, option("--best", "K", "Number of derivations to show.")] = 3,
-    probabilities: Annotated[
-        bool, flag("--probabilities", "Files contain weights, not log-weights.")
-    ] = False,
-    weighted: Annotated[
-        list[str] | None,
-        option("--weighted", "NAME", "Every row of these facts has a weight. Repeatable."),
-    ] = None,
-    unweighted: Annotated[
-        list[str] | None,
-        option("--unweighted", "NAME", "No row of these facts has a weight. Repeatable."),
-    ] = None,
-    beam: Annotated[
-        list[str] | None,
-        option(
-            "--beam",
-            "NAME=WIDTH",
-            "Keep only the WIDTH heaviest new items of a relation in each round. Repeatable.",
-        ),
-    ] = None,
-    max_edges: Annotated[
-        int | None, option("--max-edges", "N", "Maximum number of edges.", default="50,000,000")
-    ] = None,
-    max_rounds: Annotated[
-        int | None, option("--max-rounds", "N", "Maximum number of rounds.", default="100,000")
-    ] = None,
-    as_json: Annotated[bool, flag("--json", "Print JSON, with all rows and items.")] = False,
-    html: HtmlOption = None,
+    program: str = argument("PROGRAM", "File of equations, or a name from `inout programs`."),
+    facts: list[str] | None = option(
+        "--facts", "NAME=FILE", "Facts of a relation, from a file. Repeatable."
+    ),
+    fact: list[str] | None = option(
+        "--fact",
+        "NAME=VALUES",
+        'A fact of weight one, values separated by spaces: "rule=S NP VP". Repeatable.',
+    ),
+    sentence: str | None = option(
+        "--sentence", "WORDS", "Sentence, as facts word(W,I,K) and length(N)."
+    ),
+    goal: str = option("--goal", "NAME", "Relation to derive.", "goal"),
+    best: int = option("--best", "K", "Number of derivations to show.", 3),
+    probabilities: bool = flag("--probabilities", "Files contain weights, not log-weights."),
+    weighted: list[str] | None = option(
+        "--weighted", "NAME", "Every row of these facts has a weight. Repeatable."
+    ),
+    unweighted: list[str] | None = option(
+        "--unweighted", "NAME", "No row of these facts has a weight. Repeatable."
+    ),
+    beam: list[str] | None = option(
+        "--beam",
+        "NAME=WIDTH",
+        "Keep only the WIDTH heaviest new items of a relation in each round. Repeatable.",
+    ),
+    max_edges: int | None = option(
+        "--max-edges", "N", "Maximum number of edges.", shown="50,000,000"
+    ),
+    max_rounds: int | None = option(
+        "--max-rounds", "N", "Maximum number of rounds.", shown="100,000"
+    ),
+    as_json: bool = flag("--json", "Print JSON, with all rows and items."),
+    html: str | None = HTML,
 ) -> None:
     """Solve a program on facts: log Z, the best derivations, the expected count of every fact."""
     count("--best", best, 0)

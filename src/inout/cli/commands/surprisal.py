@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
 
 from inout.cli.commands import options as opt
 from inout.cli.progress import counter, status
@@ -19,18 +18,17 @@ EXAMPLES = """The surprisal of a word is -log2 of its probability given the word
 
 
 def surprisal(
-    grammar: opt.GrammarArgument,
-    files: opt.SentencesArgument = None,
-    sentence: opt.SentenceOption = None,
-    end: Annotated[
-        bool,
-        opt.flag("--end", "Include the end of the sentence: the total is then -log2 p(sentence)."),
-    ] = False,
-    max_words: opt.MaxWordsOption = opt.MAX_WORDS,
-    format: opt.FormatOption = None,
-    start: opt.StartOption = None,
-    add_duplicates: opt.DuplicatesOption = False,
-    as_json: opt.JsonOption = False,
+    grammar: str = opt.GRAMMAR,
+    files: list[str] | None = opt.SENTENCES,
+    sentence: list[str] | None = opt.SENTENCE,
+    end: bool = opt.flag(
+        "--end", "Include the end of the sentence: the total is then -log2 p(sentence)."
+    ),
+    max_words: int = opt.MAX_WORDS,
+    format: str | None = opt.FORMAT,
+    start: str | None = opt.START,
+    add_duplicates: bool = opt.DUPLICATES,
+    as_json: bool = opt.JSON,
 ) -> None:
     """Show how unexpected each word is after the words before it, in bits."""
     opt.count("--max-words", max_words, 1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from inout.cli.commands.options import argument, choice
 
 EXAMPLES = """[bold]Examples[/bold]
@@ -13,15 +11,13 @@ EXAMPLES = """[bold]Examples[/bold]
 """
 # As in `inout.cli.warmup.problems`, which is imported later.
 FAMILIES = ("sparse", "forest", "chain", "segments", "spans", "pcfg", "latent", "lattice")
+_LISTED = ", ".join(FAMILIES)
 
 
 def warmup(
-    families: Annotated[
-        list[str] | None,
-        argument(
-            "[FAMILY]...", f"Families of kernels: {', '.join(FAMILIES)}. Default: all of them."
-        ),
-    ] = None,
+    families: list[str] | None = argument(
+        "[FAMILY]...", f"Families of kernels: {_LISTED}. Default: all of them.", None
+    ),
 ) -> None:
     """Compile kernels now, on all cores, instead of when they are first used."""
     chosen = families or list(FAMILIES)
