@@ -55,6 +55,7 @@ def _load():
     _forget()
     sys.dont_write_bytecode = True
     try:
+        importlib.import_module("toy.cpu.steps")
         return importlib.import_module("toy.cpu.outer").twice
     finally:
         sys.dont_write_bytecode = False
@@ -80,6 +81,23 @@ def test_an_edit_in_an_imported_file_compiles_again(toy):
         assert len(heard) == 2
     # What was compiled from the old sources is gone.
     assert len(list((toy / "__pycache__").glob("outer.twice-*.nbi"))) == 1
+
+
+def test_bundles_may_change_where_the_kernel_does_not_import_them(toy):
+    bundle = "from typing import NamedTuple\n\nclass {}(NamedTuple):\n    {}: int\n    {}: int\n"
+    (toy / "outer.py").write_text(
+        "from inout._core.cpu.compiling import compiled\n\n"
+        "@compiled\ndef twice(pair):\n    return pair.first - pair.second\n"
+    )
+    for name, *fields in (
+        ("Pair", "first", "second"),
+        ("Pair", "second", "first"),
+        ("Couple", "first", "second"),
+    ):
+        (toy / "steps.py").write_text(bundle.format(name, *fields))
+        function = _load()
+        made = getattr(sys.modules["toy.cpu.steps"], name)
+        assert function(made(first=5, second=1)) == 4
 
 
 def test_a_read_only_folder_falls_back_to_the_users_cache(toy, tmp_path, monkeypatch):

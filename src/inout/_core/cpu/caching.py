@@ -2,20 +2,22 @@
 
 numba reuses code as long as the function's own file does not change. But imported functions and
 constants become part of a kernel. Here the name of the cache file contains a hash of the function's
-module and of all modules of its package that it imports, directly or not.
+module and of all modules of its package that it imports, directly or not. Bundles of arrays that a
+kernel takes may come from other modules: their fields are part of the key in that file.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from inspect import getfile
 from pathlib import Path
 from typing import Any
 
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.types import BaseNamedTuple
 
 from inout._core.compilation import tell
 
@@ -54,6 +56,12 @@ def source_stamp(path: Path) -> str:
             waiting += imported
     parts = (str(file.relative_to(root)).encode() + digests[file] for file in sorted(digests))
     return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+
+
+def _fields(types: Iterable[Any]) -> tuple[Any, ...]:
+    """The names of the fields of all named tuples among types, those within others as well."""
+    named: list[Any] = [kind for kind in types if isinstance(kind, BaseNamedTuple)]
+    return tuple((kind.fields, _fields(kind)) for kind in named)
 
 
 class _StampedFiles(CompileResultCacheImpl):
@@ -107,10 +115,19 @@ class KernelCache(FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The code for a signature, or None: then it is compiled, and listeners are told."""
         self._ensure_open()
-        found = super().load_overload(sig, target_context)
+        try:
+            found = super().load_overload(sig, target_context)
+        except (AttributeError, ImportError):
+            # A bundle that is an argument of kept code has another name, or stands elsewhere.
+            self._cache_file.flush()
+            found = None
         if found is None:
             tell(f"{self._function.__module__}.{self._function.__qualname__}")
         return found
+
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        """numba's key, and the fields of bundles: their modules need not be imported here."""
+        return (*super()._index_key(sig, codegen), _fields(sig))
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Store the code, and remove code compiled from older sources."""
