@@ -422,7 +422,7 @@ class DistributionSuite(MisuseSuite, MomentsSuite, ABC):
         name = next(iter(d.potentials))
         with pytest.raises(ArgumentError, match="nonsense"):
             d.expectation({"nonsense": torch.zeros(1)})
-        with pytest.raises(ArgumentError, match=rf"g\['{name}'\] must have the shape"):
+        with pytest.raises(ArgumentError, match=rf"g\['{name}'\] must have shape"):
             d.covariance({}, {name: torch.zeros(7, 7, 7, 7, 7)})
 
     def test_covariance_is_differentiable(self):

@@ -275,12 +275,12 @@ def test_weights_must_fit_their_relation() -> None:
     builder.edge("S", ["a"])
     with pytest.raises(ForestError, match=r"relations without axioms: \['rule'\]"):
         builder.build(goal="S", log_weights={"rule": torch.zeros(1)})
-    with pytest.raises(ArgumentError, match=r"'axioms' must be \[1\]. Got \[2\]"):
+    with pytest.raises(ArgumentError, match=r"'axioms' must have shape \[1\]. Got \[2\]"):
         builder.build(goal="S", log_weights={"axioms": torch.zeros(2)})
     with pytest.raises(ArgumentError, match=r"must be a float tensor\. Got torch\.int64"):
         builder.build(goal="S", log_weights={"axioms": torch.zeros(1, dtype=torch.int64)})
     forest = builder.build(goal="S")
-    with pytest.raises(ArgumentError, match=r"axioms must be \[1\]. Got \[1, 1\]"):
+    with pytest.raises(ArgumentError, match=r"axioms must have shape \[1\]. Got \[1, 1\]"):
         forest.with_weights(axioms=torch.zeros(1, 1))
     with pytest.raises(ArgumentError, match="no facts are called 'rule'; this forest has axioms"):
         forest.with_weights(rule=torch.zeros(1))

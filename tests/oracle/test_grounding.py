@@ -676,7 +676,7 @@ def test_facts_that_do_not_fit(facts: Any, error: type[Exception], message: str)
 @pytest.mark.usefixtures("unchecked")
 def test_log_weights_that_do_not_fit() -> None:
     for weights in ([0.0], torch.zeros(3), torch.zeros(2, 1)):
-        with pytest.raises(ArgumentError, match=r"log_weights must be \[2\]"):
+        with pytest.raises(ArgumentError, match=r"log_weights must have shape \[2\]"):
             Facts([(1, 2), (3, 4)], weights)
     with pytest.raises(ArgumentError, match="log_weights must be a float tensor"):
         Facts([(1, 2)], torch.zeros(1, dtype=torch.int64))

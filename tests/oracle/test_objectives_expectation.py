@@ -201,12 +201,12 @@ def test_wrong_arguments_are_refused(unchecked) -> None:
         expectation_criterion(d, tokens[..., :3], targets)
     with pytest.raises(ArgumentError, match="tokens must be booleans, or sparse"):
         expectation_criterion(d, tokens.double(), targets)
-    with pytest.raises(ArgumentError, match=r"targets must be \[5, 3\]"):
+    with pytest.raises(ArgumentError, match=r"targets must have shape \[5, 3\]"):
         expectation_criterion(d, tokens, targets[:, :2])
     for wrong in (2 * targets, targets - 1, targets * torch.nan):
         with pytest.raises(ArgumentError, match="targets must be distributions"):
             expectation_criterion(d, tokens, wrong)
-    with pytest.raises(ArgumentError, match=r"weights must be \[5\]"):
+    with pytest.raises(ArgumentError, match=r"weights must have shape \[5\]"):
         expectation_criterion(d, tokens, targets, weights[:2])
     with pytest.raises(ArgumentError, match="divergence must be one of"):
         expectation_criterion(d, tokens, targets, divergence="l1")

@@ -37,7 +37,7 @@ def expect_one_of(name: str, value: object, known: Iterable[str]) -> None:
 def expect_shape(name: str, array: Any, shape: Sequence[int]) -> None:
     """Raise unless an array or tensor has this shape."""
     if tuple(array.shape) != tuple(shape):
-        raise ArgumentError(name, f"must be {list(shape)}. Got {list(array.shape)}")
+        raise ArgumentError(name, f"must have shape {list(shape)}. Got {list(array.shape)}")
 
 
 def is_tensor(value: object) -> TypeGuard[torch.Tensor]:

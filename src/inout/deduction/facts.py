@@ -97,21 +97,15 @@ def _encode(
     values: dict[int, list[int]] = {}
     for place, row in enumerate(rows):
         if isinstance(row, str) or not isinstance(row, Iterable):
-            raise ArgumentError(
-                "facts",
-                f": each row must be a tuple of values. Got {row!r} at row {place}",
-            )
+            raise ArgumentError("facts", f"must be a tuple of values. Got {row!r} at row {place}")
         coded = []
         for value in row:
             if isinstance(value, str):
                 coded.append(FIRST_STRING + spelling.setdefault(value, len(spelling)))
             elif isinstance(value, int | np.integer) and not isinstance(value, bool):
                 if abs(int(value)) >= INTEGER_LIMIT:
-                    raise ArgumentError(
-                        "facts",
-                        f": integers must be smaller than 2**40 in size. "
-                        f"Got {value} at row {place}",
-                    )
+                    wanted = "integers must be smaller than 2**40 in size"
+                    raise ArgumentError("facts", f": {wanted}. Got {value} at row {place}")
                 coded.append(int(value))
             else:
                 raise ArgumentError(

@@ -70,10 +70,7 @@ def checked_lengths(
     if isinstance(lengths, int | list | tuple):
         lengths = _as_tensor(lengths)
     if not isinstance(lengths, Tensor):
-        raise ArgumentError(
-            "lengths",
-            f"must be a tensor or a list of integers {list(batch_shape)}. Got {lengths!r:.80}",
-        )
+        raise ArgumentError("lengths", f"must be integers {list(batch_shape)}. Got {lengths!r:.80}")
     if lengths.shape != batch_shape or not is_integer(lengths):
         raise ArgumentError(
             "lengths",

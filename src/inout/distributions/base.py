@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any, ClassVar
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 from torch.distributions.kl import register_kl
 
-from inout._core.checks import at_least
+from inout._core.checks import at_least, expect_shape
 from inout._core.errors import ArgumentError, ForestError
 from inout._core.randomness import random_seed
 from inout._core.tracing import untraced
@@ -214,12 +214,7 @@ class StructuredDistribution(Distribution):
         positions, the sum over them. Differentiable. Costs a small multiple of log Z, less without
         potentials that the batch shares.
         """
-        if unknown := set(names) - set(self.potentials):
-            raise ArgumentError(
-                "names",
-                f": marginals of unknown potentials {sorted(unknown)}; "
-                f"there are {sorted(self.potentials)}",
-            )
+        self.refuse_unknown("marginals", names)
         keep = torch.is_grad_enabled() and self._differentiable(self.potentials)
         with torch.inference_mode(False), torch.enable_grad():
             return self._first_order(keep, names)[1]
@@ -389,21 +384,20 @@ class StructuredDistribution(Distribution):
         probabilities = histogram(function, lowest, highest)
         return Histogram(lowest, probabilities.reshape(*self.batch_shape, highest - lowest + 1))
 
+    def refuse_unknown(self, argument: str, names: Iterable[str]) -> None:
+        """Raise unless all of these are names of potentials."""
+        if unknown := sorted(set(names) - set(self.potentials)):
+            known = sorted(self.potentials)
+            raise ArgumentError(argument, f"names unknown potentials {unknown}; there are {known}")
+
     def _checked(self, argument: str, f: Mapping[str, Tensor]) -> Potentials:
         """An additive function with all its values expanded to [*b ...]."""
-        if unknown := set(f) - set(self.potentials):
-            raise ArgumentError(
-                argument,
-                f"names unknown potentials {sorted(unknown)}; there are {sorted(self.potentials)}",
-            )
+        self.refuse_unknown(argument, f)
         for name, values in f.items():
             refuse_non_tensors(**{f"{argument}[{name!r}]": values})
             wanted = self.batch_shape + self._part_shapes[name]
             if not broadcasts(values.shape, wanted):
-                raise ArgumentError(
-                    f"{argument}[{name!r}]",
-                    f"must have the shape {list(wanted)}. Got {list(values.shape)}",
-                )
+                expect_shape(f"{argument}[{name!r}]", values, wanted)
         return {
             name: values.expand(self.batch_shape + self._part_shapes[name])
             for name, values in f.items()

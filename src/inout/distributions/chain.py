@@ -74,10 +74,8 @@ class LinearChain(LabelSequence):
     ) -> None:
         refuse_non_tensors(emissions=emissions, transitions=transitions, start=start, end=end)
         if emissions.ndim < 2 or emissions.shape[-1] == 0:
-            raise ArgumentError(
-                "emissions",
-                f"must be [*b n s] with at least one label. Got {list(emissions.shape)}",
-            )
+            given = list(emissions.shape)
+            raise ArgumentError("emissions", f"must be [*b n s], at least one label. Got {given}")
         batch_shape, (n, s) = emissions.shape[:-2], emissions.shape[-2:]
         steps = max(n - 1, 0)
         self.stationary = transitions.ndim == 2

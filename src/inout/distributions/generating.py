@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Inexact
 from torch import Tensor
 
+from inout._core.checks import expect_shape
 from inout._core.errors import ArgumentError
 from inout.distributions.arguments import broadcasts, refuse_non_tensors
 from inout.semirings import Jet
@@ -48,12 +49,7 @@ def _checked(
     """
     if not isinstance(f, Mapping):
         raise ArgumentError("f", f": a function maps names of potentials to values. Got {f!r:.80}")
-    if unknown := set(f) - set(d.potentials):
-        raise ArgumentError(
-            "f",
-            f": function {k} names unknown potentials {sorted(unknown)}; "
-            f"there are {sorted(d.potentials)}",
-        )
+    d.refuse_unknown(f"function {k}", f)
     checked = {}
     for name, marginals in used.items():
         values = f.get(name, torch.zeros((), device=marginals.device))
@@ -61,11 +57,7 @@ def _checked(
         values = values.to_dense() if values.is_sparse else values
         wanted, own = marginals.shape, len(d._part_shapes[name])
         if not broadcasts(values.shape, wanted):
-            raise ArgumentError(
-                "f",
-                f": function {k} has values for {name!r} that must have the shape {list(wanted)}, "
-                f"or one that expands to it. Got {list(values.shape)}",
-            )
+            expect_shape(f"function {k}[{name!r}]", values, wanted)
         values = values.to(torch.promote_types(values.dtype, torch.float64))
         values = values.reshape(*[1] * (len(wanted) - values.ndim), *values.shape)
         values = values.expand(*d.batch_shape, *values.shape[len(d.batch_shape) :])
@@ -73,9 +65,7 @@ def _checked(
         seen = marginals.amax(shared, keepdim=True) if shared else marginals
         values = torch.where(seen > 0, values, 0.0) if seen.numel() else values
         if not bool(values.detach().isfinite().all()):
-            raise ArgumentError(
-                "f", f": function {k} must be finite. Got NaN or inf among its {name!r}"
-            )
+            raise ArgumentError(f"function {k}", f"must be finite. Got NaN or inf in {name!r}")
         checked[name] = values.reshape(d.batch_shape.numel(), *values.shape[values.ndim - own :])
     return checked
 
@@ -133,11 +123,8 @@ def weighted_marginals(
 
 def refuse_misfits(d: StructuredDistribution, others: Mapping[str, Tensor]) -> None:
     """Raise unless `others` are the values [j ...] of j functions for one element."""
+    d.refuse_unknown("others", others)
     for name, values in others.items():
-        if name not in d.potentials:
-            raise ArgumentError(
-                "others", f"names an unknown potential {name!r}; there are {sorted(d.potentials)}"
-            )
         if values.shape[1:] != d._part_shapes[name] or not values.ndim:
             raise ArgumentError(
                 f"others[{name!r}]",

@@ -238,10 +238,8 @@ def _written(position: Mapping[str, float] | Iterable[str], label: str | None) -
     fields = [UNKNOWN if label is None else written_label(label)]
     for name, value in items:
         if not name or not math.isfinite(value):
-            raise ArgumentError(
-                "sequences",
-                f": features must have a name and a finite value. Got {value} for {name!r}",
-            )
+            wanted = "features must have a name and a finite value"
+            raise ArgumentError("sequences", f": {wanted}. Got {value} for {name!r}")
         escaped = name.translate(_SPECIAL).replace(":", "\\:")
         fields.append(escaped if value == 1 else f"{escaped}:{float(value)!r}")
     return "\t".join(fields) + "\n"

@@ -95,6 +95,11 @@ class LPCFG:
             self.layout, self.parameters, n, generator=generator, max_nodes=max_nodes
         )
 
+    def refuse_negative(self, why: str) -> None:
+        """Raise where parameters are negative, as spectral learning makes them."""
+        if not self.is_nonnegative:
+            raise ArgumentError("model", f"must have no negative parameters {why}. Got some")
+
     @property
     def log_weights(self) -> Float[Tensor, " p"]:
         """The logs of all parameters, -inf for zero; a negative one raises ArgumentError."""

@@ -27,8 +27,7 @@ def refined_grammar(model: LPCFG, start: str = "TOP") -> Grammar:
     A_1 -> 'x' [1]
     S -> A_0 A_1 [1]
     """
-    if not model.is_nonnegative:
-        raise ArgumentError("model", "must have no negative parameters to be an ordinary grammar")
+    model.refuse_negative("to be an ordinary grammar")
     if start in model.skeleton.nonterminals:
         raise ArgumentError("start", f"must not be a nonterminal of the model. Got {start!r}")
     layout, skeleton = model.layout, model.skeleton

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from inout._core.checks import expect
-from inout._core.errors import ArgumentError
 from inout.latent.model import LPCFG
 
 
@@ -23,12 +22,7 @@ def smoothed(model: LPCFG, *, share: float = 0.01, lexical: float = 0.1) -> LPCF
     >>> smoothed(LPCFG(layout, np.array([0.5, 0.5, 1, 0, 0, 1]))).parameters
     array([0.5 , 0.5 , 0.95, 0.05, 0.05, 0.95])
     """
-    if not model.is_nonnegative:
-        raise ArgumentError(
-            "model",
-            "must have no negative parameters, whose distributions have no sums to keep. "
-            "Got one that has, as spectral learning makes them",
-        )
+    model.refuse_negative("to be smoothed")
     for name, value in (("share", share), ("lexical", lexical)):
         expect(0 <= value <= 1, name, "must be from 0 to 1", value)
     layout, found = model.layout, model.parameters.copy()

@@ -99,12 +99,8 @@ def split(
     """
     source = checked_generator(generator)
     expect(0 <= noise < 1, "noise", "must be at least 0 and below 1", noise)
-    if noise > 0 and not model.is_nonnegative:
-        raise ArgumentError(
-            "model",
-            "must have no negative parameters, whose distributions have no sums to keep. "
-            "Got one that has, as spectral learning makes them",
-        )
+    if noise > 0:
+        model.refuse_negative("to get noise")
     old = model.layout
     layout = Layout(old.skeleton, 2 * old.sizes if sizes is None else sizes)
     if (layout.sizes < old.sizes).any():

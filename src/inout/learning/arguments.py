@@ -13,6 +13,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from inout._core.checks import expect_shape
 from inout._core.errors import ArgumentError
 from inout._core.randomness import checked_generator
 from inout.learning.model import Parameters, as_array
@@ -47,11 +48,7 @@ def checked_frequencies(frequencies: Any, size: int) -> Float[np.ndarray, " b"]:
     if frequencies is None:
         return np.ones(size)
     array = checked_array("frequencies", frequencies, "must be numbers")
-    if array.shape != (size,):
-        raise ArgumentError(
-            "frequencies",
-            f"must be one number for each of {size} sentences. Got {list(array.shape)}",
-        )
+    expect_shape("frequencies", array, (size,))
     bad = ~(np.isfinite(array) & (array >= 0))
     if bad.any():
         place = int(np.flatnonzero(bad)[0])

@@ -100,10 +100,8 @@ class Checkpoint:
             if before.get(name) != value
         ]
         if changed:
-            raise ArgumentError(
-                "checkpoint",
-                f"must be of the same run. Got {self.path}, where {'; '.join(changed)}",
-            )
+            given = f"{self.path}, where {'; '.join(changed)}"
+            raise ArgumentError("checkpoint", f"must be of the same run. Got {given}")
         return _unpacked(content["state"], tensors)
 
 

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inout._core.checks import as_log_weights, at_least, expect
+from inout._core.checks import as_log_weights, at_least, expect, expect_shape
 from inout._core.errors import ArgumentError
 from inout.learning.arguments import (
     checked_array,
@@ -194,12 +194,7 @@ class _Problem:
 
     def _factors(self, log_z: Tensor) -> Tensor:
         assert self.frequencies is not None
-        if self.frequencies.shape != log_z.shape:
-            raise ArgumentError(
-                "frequencies",
-                f"must be one number for each of {len(log_z)} sentences. "
-                f"Got {list(self.frequencies.shape)}",
-            )
+        expect_shape("frequencies", self.frequencies, log_z.shape)
         return self.frequencies.to(log_z.device, log_z.dtype)
 
 

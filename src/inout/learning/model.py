@@ -64,11 +64,8 @@ class Parameters:
         wanted = ("log_weights", "distributions", "with_log_weights", "likelihood")
         missing = [name for name in wanted if not hasattr(model, name)]
         if missing:
-            raise ArgumentError(
-                "model",
-                f"must be a GenerativeModel. Got {type(model).__name__} without "
-                + ", ".join(missing),
-            )
+            found = f"{type(model).__name__} without {', '.join(missing)}"
+            raise ArgumentError("model", f"must be a GenerativeModel. Got {found}")
         given = np.asarray(model.distributions)
         if given.ndim != 1 or given.dtype.kind not in "iu" or not given.size:
             raise ArgumentError(

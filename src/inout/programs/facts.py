@@ -58,10 +58,8 @@ def brackets(spans: Iterable[tuple[int, int]]) -> dict[str, Rows]:
     rows: Rows = []
     for number, (left, right) in enumerate(spans):
         if not 0 <= left < right:
-            raise ArgumentError(
-                "spans",
-                f": a bracket must have 0 <= left < right. Got ({left}, {right}) at place {number}",
-            )
+            given = f"({left}, {right}) at place {number}"
+            raise ArgumentError("spans", f"must have 0 <= left < right. Got {given}")
         rows.append((number, left, right))
     return {"bracket": rows, "brackets": [(len(rows),)]}
 

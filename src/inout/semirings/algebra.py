@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Inexact, Int
 from torch import Tensor
 
+from inout._core.checks import expect_shape
 from inout._core.errors import ArgumentError
 from inout.semirings.tensor import TensorSemiring
 
@@ -78,12 +79,7 @@ class Algebra(TensorSemiring):
         weights = weights[(..., *[None] * len(self.shape))]
         if values is None:
             return weights * self.one(size)
-        if values.shape != (size, self.num_values):
-            raise ArgumentError(
-                "values",
-                f"must have shape {(size, self.num_values)}: "
-                f"{self.num_values} for each log-weight. Got {tuple(values.shape)} instead.",
-            )
+        expect_shape("values", values, (size, self.num_values))
         return weights * self.exponential(values.to(dtype=self.dtype, device=self.device))
 
     def weight(self, x: Inexact[Tensor, "n ..."]) -> Inexact[Tensor, " n"]:

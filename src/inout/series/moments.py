@@ -122,8 +122,7 @@ def checked_orders(orders: Sequence[int], num_functions: int) -> tuple[int, ...]
     """Orders as a tuple, one for each function."""
     if len(orders) != num_functions or num_functions == 0:
         raise ArgumentError(
-            "orders",
-            f": one order for each of the {num_functions} functions is needed. Got {list(orders)}",
+            "orders", f"must be {num_functions}, one a function. Got {list(orders)}"
         )
     if any(order < 0 for order in orders):
         raise ArgumentError("orders", f"must be whole numbers >= 0. Got {list(orders)}")

@@ -36,10 +36,8 @@ class Likelihood:
         for words in sentences:
             check_words(words)
         if brackets is not None and len(brackets) != len(sentences):
-            raise ArgumentError(
-                "brackets",
-                f"must be one list for each of {len(sentences)} sentences. Got {len(brackets)}",
-            )
+            wanted = f"must be one list for each of {len(sentences)} sentences"
+            raise ArgumentError("brackets", f"{wanted}. Got {len(brackets)}")
         self._size = len(table)
         self.form = NormalForm(table) if form is None else form
         vocabulary = Vocabulary.from_terminals(table.terminals)

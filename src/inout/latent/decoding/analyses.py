@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 
 from inout._core.checks import at_least
-from inout._core.errors import ArgumentError
 from inout._core.lazy import lazy_property
 from inout._core.randomness import checked_generator, random_seed
 from inout.grammars.tree import Tree, nltk_tree
@@ -101,12 +100,7 @@ class LatentAnalyses:
         """
         n = at_least("n", n, 0)
         checked_generator(generator)
-        if not self.model.is_nonnegative:
-            raise ArgumentError(
-                "model",
-                "must have no negative parameters to draw trees from it. Got one that has, "
-                "as spectral learning makes them (`best_tree` works with it)",
-            )
+        self.model.refuse_negative("to draw trees from it; `best_tree` works with them")
         if self.sign == 0:
             return []
         seed = random_seed(generator, bits=62)
