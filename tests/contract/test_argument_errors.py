@@ -25,7 +25,7 @@ NAMES = {
 
 # How the messages that name no argument begin, and why they name none.
 OF_SEVERAL = """\
---html and --svg must be two files
+--html and --svg must be different files
 --sentence and --facts word=... both give
 X and y must have the same number
 a forest has no brackets, rule_scores
@@ -38,7 +38,7 @@ d1 and d2 must be at least 0
 expected one label per value
 faint and dashed must name lines
 give --prior or --alpha
-give sentences by --sentence or in files
+use --sentence or files, not both
 inputs and outputs must have the same length
 missing argument GRAMMAR, or --model
 model and skeletal must have the same

@@ -70,7 +70,7 @@ class TreeSuite(DistributionSuite):
     def test_wrong_shapes_and_types_are_refused_by_name(self, unchecked):
         case = self.usual(111)
         for name, wrong in self.one_too_few(case).items():
-            with pytest.raises(ArgumentError, match=r"must be \["):
+            with pytest.raises(ArgumentError, match=r"must (be|have shape) \["):
                 self.make(replace(case, arguments=case.arguments | {name: wrong}))
         for name, x in case.arguments.items():
             with pytest.raises(ArgumentError, match=rf"^{name} must be a float tensor"):

@@ -121,9 +121,8 @@ def as_lists(functions: Any, orders: int | Sequence[int]) -> tuple[list[Any], li
 def checked_orders(orders: Sequence[int], num_functions: int) -> tuple[int, ...]:
     """Orders as a tuple, one for each function."""
     if len(orders) != num_functions or num_functions == 0:
-        raise ArgumentError(
-            "orders", f"must be {num_functions}, one a function. Got {list(orders)}"
-        )
+        wanted = f"must be one order for each of the {num_functions} functions"
+        raise ArgumentError("orders", f"{wanted}. Got {list(orders)}")
     if any(order < 0 for order in orders):
         raise ArgumentError("orders", f"must be whole numbers >= 0. Got {list(orders)}")
     if sum(orders) > HIGHEST_ORDER:
