@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import builtins
 import gc
 from collections.abc import Callable
+from dis import get_instructions
 from typing import Any
 
-from numba import njit
+from numba import njit, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+from numba.core.dispatcher import Dispatcher
 from numba.core.registry import cpu_target
 from numba.extending import overload
 
@@ -42,8 +45,33 @@ class _NoObjects:
         """Does nothing: compiled code refers to no objects."""
 
 
-class _KernelCompiler(Compiler):
-    """numba's compiler without garbage collection, which would walk over all of torch each time."""
+class _CheckedCompiler(Compiler):
+    """numba's compiler. Refuses a function that gets or returns arrays, but counts no references.
+
+    Its caller, or what it calls, does count them: memory would be freed too early, or never.
+    """
+
+    def compile_extra(self, func: Callable[..., Any]) -> Any:
+        result = super().compile_extra(func)
+        found = [self.state.return_type]
+        for call, signature in self.state.calltypes.items():
+            if getattr(call, "op", None) == "call":
+                if isinstance(self.state.typemap[call.func.name], types.Dispatcher):
+                    found.append(signature.return_type)
+        if not self.state.flags.nrt and any(map(_holds_arrays, found)):
+            raise TypeError(f"{func.__qualname__} must be defined with returns_arrays=True")
+        return result
+
+
+def _holds_arrays(kind: Any) -> bool:
+    """Whether values of a type are arrays, or tuples with arrays in them."""
+    return isinstance(kind, types.Array) or (
+        isinstance(kind, types.BaseTuple) and any(map(_holds_arrays, kind))
+    )
+
+
+class _KernelCompiler(_CheckedCompiler):
+    """The same without garbage collection, which would walk over all of torch each time."""
 
     def compile_extra(self, func: Callable[..., Any]) -> Any:
         collecting = gc.isenabled()
@@ -55,39 +83,65 @@ class _KernelCompiler(Compiler):
                 gc.enable()
 
 
-class _InnerCompiler(Compiler):
+class _InnerCompiler(_CheckedCompiler):
     def compile_extra(self, func: Callable[..., Any]) -> Any:
         self.state.library = _Linked(self.state.targetctx.codegen(), func.__qualname__)
         return super().compile_extra(func)
 
 
 _INNER: dict[str, Any] = {
-    "nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True,
-    "pipeline_class": _InnerCompiler,
+    "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": _InnerCompiler,
 }  # fmt: skip
 
 
-def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Compile a function at its first call and cache it on disk; releases the GIL."""
+# What makes arrays is known by these names.
+_MAKERS = {
+    *("empty", "empty_like", "zeros", "zeros_like", "full", "full_like", "ones", "array", "arange"),
+    *("copy", "astype", "ascontiguousarray", "dot", "where", "append", "repeat", "argsort", "ravel"),
+}
+
+
+def _makes_arrays(function: Callable[..., Any]) -> bool:
+    """Whether a function makes arrays, or calls one that does, or one that is defined below it."""
+    names = function.__code__.co_names
+    called = {step.argval for step in get_instructions(function) if step.opname == "LOAD_GLOBAL"}
+    return not _MAKERS.isdisjoint(names) or any(
+        one.targetoptions["_nrt"] if isinstance(one, Dispatcher) else one is None
+        for one in (function.__globals__.get(name, vars(builtins).get(name)) for name in called)
+    )
+
+
+def _decorate(function: Any, options: dict[str, Any], returns_arrays: bool) -> Any:
+    counts = returns_arrays or _makes_arrays(function)
+    return njit(_nrt=counts, nogil=True, **options)(function)
+
+
+def compiled(function: Any = None, *, returns_arrays: bool = False, **options: Any) -> Any:
+    """Compile a function at its first call and cache it on disk; releases the GIL.
+
+    References to arrays are counted only where arrays are made, by the function itself or by what
+    it calls, or where it `returns_arrays` that it was given: counting is slow, and slow to compile.
+    """
     if function is None:
-        return lambda function: compiled(function, **options)
-    dispatcher = njit(nogil=True, pipeline_class=_KernelCompiler, **options)(function)
+        return lambda function: compiled(function, returns_arrays=returns_arrays, **options)
+    dispatcher = _decorate(function, {"pipeline_class": _KernelCompiler, **options}, returns_arrays)
     dispatcher._cache = KernelCache(function)
     return dispatcher
 
 
-def inner(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+def inner(function: Any = None, *, returns_arrays: bool = False, **options: Any) -> Any:
     """As `compiled`, for functions that only compiled code calls: skips the Python wrappers.
 
     The code becomes part of the callers, and is cached with them.
     """
-    decorate = njit(**_INNER, **options)
-    return decorate if function is None else decorate(function)
+    if function is None:
+        return lambda function: inner(function, returns_arrays=returns_arrays, **options)
+    return _decorate(function, _INNER | options, returns_arrays)
 
 
 def inner_overload(stub: Callable[..., Any], **options: Any) -> Any:
     """numba's `overload` of a stub, compiled like `inner` functions."""
-    made: Any = _INNER | options
+    made: Any = {"nogil": True} | _INNER | options
     return overload(stub, strict=False, jit_options=made)
 
 

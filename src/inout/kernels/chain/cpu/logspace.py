@@ -28,7 +28,7 @@ def log_sum(values):
     return top + math.log(total)
 
 
-@inner
+@inner(returns_arrays=True)
 def block_at(transitions, b, t):
     """The transitions of element b from position t - 1 to t."""
     return transitions[

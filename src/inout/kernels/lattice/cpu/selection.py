@@ -154,7 +154,7 @@ def select(columns, features, grow, emissions, policy, aims, nodes, slots, edges
                 return
 
 
-@inner
+@inner(returns_arrays=True)
 def _spelling(aims, b, by):
     """What the paths of example b are to spell."""
     string = aims.targets.strings[0:0]

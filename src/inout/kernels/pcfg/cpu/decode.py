@@ -136,7 +136,7 @@ def room_for(nt, n, pt):
     return Room(both, beside, words, met, pairs, totals, starts, ends)
 
 
-@inner
+@inner(returns_arrays=True)
 def best_scores(rules, given_words, length, new_rules, scratch):
     """The chart of one element, in the scratch memory; `new_rules`: not those of the last call."""
     both, beside, words, met, pairs, totals, starts, ends = scratch

@@ -86,13 +86,13 @@ class Row(NamedTuple):
     pairs: Array  # [nt*nt], the sum over splits again, in the span's own scale
 
 
-@inner
+@inner(returns_arrays=True)
 def element_of(arrays, b):
     """The part of `Arrays` or `Changes` that belongs to element b."""
     return Element(arrays.words[b], arrays.lefts[b], arrays.rights[b], arrays.betas[b])
 
 
-@inner
+@inner(returns_arrays=True)
 def beside_word(element, i, j, k):
     """The product for the split of i..j after k = i, or after k = j - 1."""
     if i + 1 == j:
@@ -292,7 +292,7 @@ def back_to_words(left, right, words, grads, grad_left, grad_right):
             add(part.reshape(part.size), grads.words.reshape(part.size))
 
 
-@inner
+@inner(returns_arrays=True)
 def room_for(gradients, b, slot, place):
     """Zeros for the gradients by what spans of element b are made of; by betas at a place."""
     room = Element(

@@ -144,7 +144,7 @@ def forward_one(potentials, length, tiny, state):
     return logs[length] + math.log(end) if end > 0 else -np.inf
 
 
-@inner
+@inner(returns_arrays=True)
 def state_of(state, b):
     """The state of element b."""
     return State(

@@ -32,7 +32,7 @@ class Chart(NamedTuple):
     exponents: Array  # [b n n]
 
 
-@inner
+@inner(returns_arrays=True)
 def chart_of(chart, b):
     """The chart of element b."""
     return Chart(chart.mantissas[b], chart.exponents[b])

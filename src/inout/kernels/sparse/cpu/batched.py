@@ -373,7 +373,7 @@ def grads_of(scratch, s, w):
     return PartGrads(lefts, scratch.grad_rights[:size].reshape((s, w, wide)))
 
 
-@inner
+@inner(returns_arrays=True)
 def chart_of(scratch, s, lanes, unary_symbols):
     """(room for a chart, gradients by its values [s lanes])."""
     values = scratch.values[: s * lanes].reshape((s, lanes))

@@ -77,7 +77,7 @@ def item_number(i, j, a, level, s):
     return (((j * (j + 1)) // 2 + i) * s + a) * 2 + level
 
 
-@inner(forceinline=True)
+@inner(returns_arrays=True, forceinline=True)
 def row_of_item(search, tables, item):
     """What is known of an item [4]."""
     s = search.chart.left_ends.shape[1]

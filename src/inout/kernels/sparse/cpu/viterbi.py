@@ -48,14 +48,14 @@ def cell_of(search, i, j):
     return search.problem.words.first_cells[search.start] + i * n + j
 
 
-@inner
+@inner(returns_arrays=True)
 def rules_over(search, i, j):
     """The weights of binary rules over i..j."""
     weights = search.problem.weights.binary
     return weights[row_of(weights, cell_of(search, i, j))]
 
 
-@inner
+@inner(returns_arrays=True)
 def unary_over(search, i, j):
     """The weights of unary rules over i..j."""
     weights = search.problem.weights.unary
