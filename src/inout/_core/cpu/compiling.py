@@ -53,12 +53,13 @@ class _CheckedCompiler(Compiler):
 
     def compile_extra(self, func: Callable[..., Any]) -> Any:
         result = super().compile_extra(func)
-        found = [self.state.return_type]
-        for call, signature in self.state.calltypes.items():
-            if getattr(call, "op", None) == "call":
-                if isinstance(self.state.typemap[call.func.name], types.Dispatcher):
-                    found.append(signature.return_type)
-        if not self.state.flags.nrt and any(map(_holds_arrays, found)):
+        got = [
+            signature.return_type
+            for call, signature in self.state.calltypes.items()
+            if getattr(call, "op", None) == "call"
+            and isinstance(self.state.typemap[call.func.name], types.Dispatcher)
+        ]
+        if not self.state.flags.nrt and any(map(_holds_arrays, [self.state.return_type, *got])):
             raise TypeError(f"{func.__qualname__} must be defined with returns_arrays=True")
         return result
 
@@ -97,7 +98,17 @@ _INNER: dict[str, Any] = {
 # What makes arrays is known by these names.
 _MAKERS = {
     *("empty", "empty_like", "zeros", "zeros_like", "full", "full_like", "ones", "array", "arange"),
-    *("copy", "astype", "ascontiguousarray", "dot", "where", "append", "repeat", "argsort", "ravel"),
+    *(
+        "copy",
+        "astype",
+        "ascontiguousarray",
+        "dot",
+        "where",
+        "append",
+        "repeat",
+        "argsort",
+        "ravel",
+    ),
 }
 
 

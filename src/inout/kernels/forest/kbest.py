@@ -8,9 +8,17 @@ from jaxtyping import Float64, Int64
 from inout._core.errors import ArgumentError, ForestError, Remedy
 from inout.kernels.forest.arrays import Structure
 from inout.kernels.forest.cpu import kbest as compiled
-from inout.kernels.forest.cpu.kbest import Items, ScoredForest, Trees
+from inout.kernels.forest.cpu.kbest import Items, Progress, ScoredForest, Trees
 from inout.kernels.limits import FOREST_MAX_EDGES, FOREST_SMALL_SEARCH
-from inout.kernels.math.cpu.heap import FIRST, ITEM_COLUMNS, MOST_NODES, NEXT, Nodes, new_nodes
+from inout.kernels.math.cpu.heap import (
+    FIRST,
+    ITEM_COLUMNS,
+    MOST_NODES,
+    NEXT,
+    Nodes,
+    longer_nodes,
+    new_nodes,
+)  # fmt: skip
 
 _Ints = Int64[np.ndarray, "_"]
 
@@ -30,13 +38,17 @@ def _find_nodes(forest: ScoredForest, root: int, k: int, max_edges: int) -> tupl
         np.empty(num_edges, np.int64),
     )
     max_nodes = min(max(max_edges, FOREST_SMALL_SEARCH), int(MOST_NODES))
-    found, nodes = compiled.search(forest, root, k, max_nodes, items)
-    if found == 0:
-        raise ForestError(
-            f"the search for the {k} best derivations of item {root} needs more than "
-            f"{max_nodes} partial derivations",
-            remedy=Remedy.FEWER_DERIVATIONS,
-        )
+    nodes = new_nodes(min(1024, max_nodes))
+    progress = Progress(np.array([1, 1, 0]), np.empty((root + 2, 2), np.int64))
+    while not compiled.search(forest, root, k, items, nodes, progress):
+        if len(nodes.edges) == max_nodes:
+            raise ForestError(
+                f"the search for the {k} best derivations of item {root} needs more than "
+                f"{max_nodes} partial derivations",
+                remedy=Remedy.FEWER_DERIVATIONS,
+            )
+        nodes = longer_nodes(nodes, min(2 * len(nodes.edges), max_nodes))
+    found = int(progress.numbers[0])
     root_nodes = np.zeros(found, np.int64)
     for r in range(1, found):
         root_nodes[r] = nodes.links[root_nodes[r - 1], NEXT] if r > 1 else items.state[root, FIRST]
@@ -51,7 +63,9 @@ def _write_trees(
         np.zeros((2, root + 1), np.int64),
         np.zeros((2, len(nodes.edges)), np.int64),
     )
-    trees = Trees(per_item[0], per_node[0], per_item[1], per_node[1])
+    num_tails = int(forest.tail_offsets[forest.edge_offsets[root + 1]])
+    stack = np.empty((num_tails + 1, 2), np.int64)
+    trees = Trees(per_item[0], per_node[0], per_item[1], per_node[1], stack)
     total = compiled.measure(forest, root, root_nodes, nodes, trees, max_edges + 1)
     if total > max_edges:
         raise ForestError(

@@ -28,10 +28,7 @@ from inout.kernels.math.cpu.heap import (  # fmt: skip
     POSITION,
     PREVIOUS,
     RANK,
-    empty_nodes,
-    longer_rows,
     meld,
-    with_room,
     without_top,
     write_follower,
     write_node,
@@ -75,6 +72,8 @@ class Trees(NamedTuple):
     node_sizes: NDArray[np.int64]  # [nodes]
     best_places: NDArray[np.int64]  # [v]
     node_places: NDArray[np.int64]  # [nodes]
+    # [tails+1 2] of items on one path, which are all different: room for all tails is enough.
+    stack: NDArray[np.int64]
 
 
 @inner(forceinline=True)
@@ -208,23 +207,29 @@ def take_next(new, item, begin, items, nodes):
     return node == new
 
 
+class Progress(NamedTuple):
+    """Where a search stands, so that it can go on when it has been given more room."""
+
+    numbers: NDArray[np.int64]  # [3]: derivations found, nodes used, frames on the stack
+    # [v+1 2] A frame is an item whose next derivation is wanted, and the tail to raise next for it.
+    # Tails come before heads, so no item is in two frames.
+    stack: NDArray[np.int64]
+
+
 @compiled
-def search(forest, root, k, max_nodes, items):
-    """Number of derivations found, k at most, and the nodes; 0 if there are too many nodes.
+def search(forest, root, k, items, nodes, progress):
+    """Goes on until the k best derivations, or all, are found: whether there was room for nodes.
 
     The nodes of the derivations after the best are a list from `state[root, FIRST]` by NEXT.
     """
-    tail_offsets, tails, state = forest.tail_offsets, forest.tails, items.state
-    nodes = empty_nodes(1024)
-    used = np.int64(1)
-    # A frame is an item whose next derivation is wanted, and the tail to raise next for it. Tails
-    # come before heads, so no item is in two frames and the depth is at most that of the forest.
-    stack = np.zeros((64, 2), np.int64)
-    found = 1
+    tail_offsets, tails, state, links = forest.tail_offsets, forest.tails, items.state, nodes.links
+    found, used, depth = progress.numbers
+    stack = progress.stack
     while found < k:
-        depth = 1
-        stack[0, 0] = root
-        stack[0, 1] = nodes.links[state[root, LAST], POSITION]
+        if depth == 0:
+            depth = 1
+            stack[0, 0] = root
+            stack[0, 1] = links[state[root, LAST], POSITION]
         while depth > 0:
             item = stack[depth - 1, 0]
             position = stack[depth - 1, 1]
@@ -234,11 +239,9 @@ def search(forest, root, k, max_nodes, items):
             edge = nodes.edges[last] if last > 0 else forest.pointer[item]
             begin = tail_offsets[edge]
             arity = tail_offsets[edge + 1] - begin
-            if used + arity + 1 > max_nodes:
-                return 0, nodes
             if used + arity + 1 > len(nodes.edges):
-                nodes = with_room(nodes, used, arity + 1, max_nodes)
-            links = nodes.links
+                progress.numbers[0], progress.numbers[1], progress.numbers[2] = found, used, depth
+                return False
             wanted = NONE
             while position < arity:
                 tail = tails[begin + position]
@@ -261,16 +264,15 @@ def search(forest, root, k, max_nodes, items):
                 depth -= 1
             else:
                 stack[depth - 1, 1] = position
-                if depth == len(stack):
-                    stack = longer_rows(stack, 2 * depth)
                 stack[depth, 0] = wanted
                 stack[depth, 1] = links[state[wanted, LAST], POSITION]
                 depth += 1
         last = np.int64(state[root, LAST])
-        if (nodes.links[last, NEXT] if last > 0 else state[root, FIRST]) == NONE:
+        if (links[last, NEXT] if last > 0 else state[root, FIRST]) == NONE:
             break
         found += 1
-    return found, nodes
+    progress.numbers[0] = found
+    return True
 
 
 @inner(forceinline=True)
@@ -283,8 +285,7 @@ def edge_of(forest, item, node, nodes):
 def push_parts(forest, edge, node, nodes, stack, depth):
     """Pushes the derived tails of a derivation with this edge, rightmost first: the new depth.
 
-    A row is an item and the node of its derivation. There must be room for all tails: a stack
-    that is handed back and forth costs more than all else here, because its references are counted.
+    A row is an item and the node of its derivation.
     """
     links = nodes.links
     begin = forest.tail_offsets[edge]
@@ -305,8 +306,7 @@ def push_parts(forest, edge, node, nodes, stack, depth):
 @compiled
 def measure(forest, root, root_nodes, nodes, trees, limit):
     """Edges in all derivations of the root together, cut at limit; sizes of all their subtrees."""
-    best_sizes, node_sizes = trees.best_sizes, trees.node_sizes
-    stack = np.zeros((64, 2), np.int64)
+    best_sizes, node_sizes, stack = trees.best_sizes, trees.node_sizes, trees.stack
     total = 0
     for root_node in root_nodes:
         stack[0, 0] = root
@@ -316,9 +316,6 @@ def measure(forest, root, root_nodes, nodes, trees, limit):
             item = stack[depth - 1, 0]
             node = stack[depth - 1, 1]
             edge = edge_of(forest, item, node, nodes)
-            arity = forest.tail_offsets[edge + 1] - forest.tail_offsets[edge]
-            if depth + arity > len(stack):
-                stack = longer_rows(stack, 2 * (depth + arity))
             end = push_parts(forest, edge, node, nodes, stack, depth)
             # Of the parts just pushed only those whose size is not known stay.
             size = 1
@@ -348,8 +345,7 @@ def measure(forest, root, root_nodes, nodes, trees, limit):
 @compiled
 def walk(forest, root, root_nodes, nodes, trees, offsets, output):
     """Write the edges of all derivations in preorder; a subtree met again is copied."""
-    best_sizes, node_sizes, best_places, node_places = trees
-    stack = np.zeros((64, 2), np.int64)
+    best_sizes, node_sizes, best_places, node_places, stack = trees
     place = 0
     for r in range(len(root_nodes)):
         stack[0, 0] = root
@@ -373,8 +369,5 @@ def walk(forest, root, root_nodes, nodes, trees, offsets, output):
             edge = edge_of(forest, item, node, nodes)
             output[place] = edge
             place += 1
-            arity = forest.tail_offsets[edge + 1] - forest.tail_offsets[edge]
-            if depth + arity > len(stack):
-                stack = longer_rows(stack, 2 * (depth + arity))
             depth = push_parts(forest, edge, node, nodes, stack, depth)
         offsets[r + 1] = place

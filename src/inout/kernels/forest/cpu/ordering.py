@@ -1,8 +1,14 @@
-"""Put the edges of a hypergraph into topological order and drop what no goal uses."""
+"""Put the edges of a hypergraph into topological order and drop what no goal uses.
+
+The callers make the arrays: what makes none is compiled faster, on the way of every first call.
+"""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled, inner
 
@@ -11,37 +17,33 @@ from inout._core.cpu.compiling import compiled, inner
 WAITING, OPEN, UNDERIVABLE = -3, -2, -1
 
 
-@compiled
-def group_by_head(heads, tail_offsets, tails, num_items):
-    """(edge_offsets [v+1], tail_offsets [e+1], tails [t]): the edges by head, else in their order.
+class Graph(NamedTuple):
+    """Edges grouped by head: those of an item, and their tails, are one run of memory."""
 
-    Every later pass then reads the edges of an item, and all their tails, as one run of memory.
+    edge_offsets: NDArray[np.int64]  # [v+1]
+    tail_offsets: NDArray[np.int64]  # [e+1]
+    tails: NDArray[np.int32]  # [t]
+
+
+@compiled
+def group_by_head(heads, tail_offsets, tails, edge_cursor, tail_cursor, graph):
+    """Fills the tails of a graph and their offsets; the edges of an item keep their order.
+
+    The cursors [v] are where the next edge of each item, and its tails, are to be written.
     """
-    edge_offsets = np.zeros(num_items + 1, dtype=np.int64)
-    tail_cursor = np.zeros(num_items + 1, dtype=np.int64)
-    for e in range(heads.shape[0]):
-        edge_offsets[heads[e] + 1] += 1
-        tail_cursor[heads[e] + 1] += tail_offsets[e + 1] - tail_offsets[e]
-    for i in range(num_items):
-        edge_offsets[i + 1] += edge_offsets[i]
-        tail_cursor[i + 1] += tail_cursor[i]
-    edge_cursor = edge_offsets.copy()
-    new_tail_offsets = np.zeros(heads.shape[0] + 1, dtype=np.int64)
-    new_tails = np.empty_like(tails)
     for e in range(heads.shape[0]):
         h = heads[e]
         place = tail_cursor[h]
         for t in range(tail_offsets[e], tail_offsets[e + 1]):
-            new_tails[place] = tails[t]
+            graph.tails[place] = tails[t]
             place += 1
         tail_cursor[h] = place
         edge_cursor[h] += 1
-        new_tail_offsets[edge_cursor[h]] = place
-    return edge_offsets, new_tail_offsets, new_tails
+        graph.tail_offsets[edge_cursor[h]] = place
 
 
 @inner
-def set_level(item, is_axiom, edge_offsets, tail_offsets, tails, level, live):
+def set_level(item, is_axiom, graph, level, live):
     """Whether all edges of the item are live; sets its level and theirs, given the tails' levels.
 
     An edge is live if all its tails can be derived. An item's level is one more than the highest
@@ -49,13 +51,13 @@ def set_level(item, is_axiom, edge_offsets, tail_offsets, tails, level, live):
     """
     highest = 0 if is_axiom[item] else UNDERIVABLE
     all_live = True
-    for e in range(edge_offsets[item], edge_offsets[item + 1]):
+    for e in range(graph.edge_offsets[item], graph.edge_offsets[item + 1]):
         below = 0
-        for t in range(tail_offsets[e], tail_offsets[e + 1]):
-            if level[tails[t]] == UNDERIVABLE:
+        for t in range(graph.tail_offsets[e], graph.tail_offsets[e + 1]):
+            if level[graph.tails[t]] == UNDERIVABLE:
                 below = UNDERIVABLE
                 break
-            below = max(below, level[tails[t]])
+            below = max(below, level[graph.tails[t]])
         live[e] = below != UNDERIVABLE
         if live[e]:
             highest = max(highest, below + 1)
@@ -66,15 +68,14 @@ def set_level(item, is_axiom, edge_offsets, tail_offsets, tails, level, live):
 
 
 @compiled
-def depth_first(is_axiom, edge_offsets, tail_offsets, tails, goals, cursor, level, live):
-    """(items in postorder, whether all their edges are live, cycle); sets level [v] and live [e].
+def depth_first(is_axiom, graph, goals, cursor, level, live, postorder, stack):
+    """(number of items in postorder, whether all their edges are live, the cycle's place, its end).
 
-    Goes through all that the goals need, tails before heads; other items stay WAITING. `cycle`
-    lists the items of a cycle if there is one, head before tail, else it is empty. `cursor` [v]
-    is each item's tail to look at next, at first its first one.
+    Goes through all that the goals need, tails before heads, and sets level [v] and live [e]; other
+    items stay WAITING. A cycle is in stack[place:end], head before tail; the end is 0 if there is
+    none. `cursor` [v] is each item's tail to look at next, at first its first one.
     """
-    postorder = np.empty(level.shape[0], dtype=np.int32)
-    stack = np.empty(level.shape[0], dtype=np.int32)
+    tails = graph.tails
     finished, all_live = 0, True
     for goal in goals:
         if level[goal] != WAITING:
@@ -84,12 +85,12 @@ def depth_first(is_axiom, edge_offsets, tail_offsets, tails, goals, cursor, leve
         depth = 1
         while depth > 0:
             item = stack[depth - 1]
-            t, last = cursor[item], tail_offsets[edge_offsets[item + 1]]
+            t, last = cursor[item], graph.tail_offsets[graph.edge_offsets[item + 1]]
             while t < last and level[tails[t]] >= UNDERIVABLE:
                 t += 1
             cursor[item] = t
             if t == last:
-                if not set_level(item, is_axiom, edge_offsets, tail_offsets, tails, level, live):
+                if not set_level(item, is_axiom, graph, level, live):
                     all_live = False
                 postorder[finished] = item
                 finished += 1
@@ -100,72 +101,52 @@ def depth_first(is_axiom, edge_offsets, tail_offsets, tails, goals, cursor, leve
                 start = depth - 1
                 while stack[start] != child:
                     start -= 1
-                return postorder[:finished], all_live, stack[start:depth].copy()
+                return finished, all_live, start, depth
             level[child] = OPEN
             stack[depth] = child
             depth += 1
-    return postorder[:finished], all_live, stack[:0].copy()
+    return finished, all_live, 0, 0
 
 
 @compiled
-def drop_unused(level, live, postorder, edge_offsets, tail_offsets, tails, goals):
-    """Set the level of items that no goal reaches over live edges to WAITING, in place."""
-    used = np.zeros(level.shape[0], dtype=np.bool_)
-    for goal in goals:
-        used[goal] = True
+def drop_unused(level, live, postorder, graph, used):
+    """Set the level of items that no used one reaches over live edges to WAITING, in place."""
     for p in range(postorder.shape[0] - 1, -1, -1):
         item = postorder[p]
         if not used[item]:
             level[item] = WAITING
             continue
-        for e in range(edge_offsets[item], edge_offsets[item + 1]):
+        for e in range(graph.edge_offsets[item], graph.edge_offsets[item + 1]):
             if live[e]:
-                for t in range(tail_offsets[e], tail_offsets[e + 1]):
-                    used[tails[t]] = True
+                for t in range(graph.tail_offsets[e], graph.tail_offsets[e + 1]):
+                    used[graph.tails[t]] = True
 
 
 @compiled
-def emit(level, live, edge_offsets, tail_offsets, tails):
-    """(old item of every new one, edge_offsets, tail_offsets, tails, level_offsets).
+def renumber(level, cursor, new, old):
+    """Numbers the items that have a level by level: new [v] and its inverse, old.
 
-    Kept are the items that have a level, with their live edges.
+    `cursor` [levels] is the first number of each level.
     """
-    num_levels, num_edges, num_tails = 1, 0, 0
-    for i in range(level.shape[0]):
-        if level[i] < 0:
-            continue
-        num_levels = max(num_levels, level[i] + 1)
-        for e in range(edge_offsets[i], edge_offsets[i + 1]):
-            if live[e]:
-                num_edges += 1
-                num_tails += tail_offsets[e + 1] - tail_offsets[e]
-    level_offsets = np.zeros(num_levels + 1, dtype=np.int64)
-    for i in range(level.shape[0]):
-        if level[i] >= 0:
-            level_offsets[level[i] + 1] += 1
-    for k in range(num_levels):
-        level_offsets[k + 1] += level_offsets[k]
-    cursor = level_offsets.copy()
-    new = np.empty(level.shape[0], dtype=np.int32)
-    old = np.empty(level_offsets[num_levels], dtype=np.int32)
     for i in range(level.shape[0]):
         if level[i] >= 0:
             new[i] = cursor[level[i]]
             old[new[i]] = i
             cursor[level[i]] += 1
 
-    new_edge_offsets = np.zeros(old.shape[0] + 1, dtype=np.int64)
-    new_tail_offsets = np.zeros(num_edges + 1, dtype=np.int64)
-    new_tails = np.empty(num_tails, dtype=np.int32)
+
+@compiled
+def emit(graph, live, new, old, emitted):
+    """Fills a graph with the renumbered items and their live edges: how many edges and tails."""
     edge, tail = 0, 0
     for i in range(old.shape[0]):
-        for e in range(edge_offsets[old[i]], edge_offsets[old[i] + 1]):
+        for e in range(graph.edge_offsets[old[i]], graph.edge_offsets[old[i] + 1]):
             if not live[e]:
                 continue
-            for t in range(tail_offsets[e], tail_offsets[e + 1]):
-                new_tails[tail] = new[tails[t]]
+            for t in range(graph.tail_offsets[e], graph.tail_offsets[e + 1]):
+                emitted.tails[tail] = new[graph.tails[t]]
                 tail += 1
             edge += 1
-            new_tail_offsets[edge] = tail
-        new_edge_offsets[i + 1] = edge
-    return old, new_edge_offsets, new_tail_offsets, new_tails, level_offsets
+            emitted.tail_offsets[edge] = tail
+        emitted.edge_offsets[i + 1] = edge
+    return edge, tail

@@ -59,6 +59,14 @@ def new_nodes(size: int) -> Nodes:
     return Nodes(np.zeros((size, COLUMNS), np.int32), np.zeros(size, np.int64), np.zeros(size))
 
 
+def longer_nodes(nodes: Nodes, size: int) -> Nodes:
+    """A copy of the nodes with room for `size`; for callers that are not compiled."""
+    longer = new_nodes(size)
+    for array, copied in zip(longer, nodes, strict=True):
+        array[: len(copied)] = copied
+    return longer
+
+
 empty_nodes = inner(new_nodes)
 
 
