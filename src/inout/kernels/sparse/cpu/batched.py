@@ -354,7 +354,7 @@ def new_scratch(s, n, lanes, wide, unary_symbols):
     )  # fmt: skip
 
 
-@inner
+@inner(returns_arrays=True)
 def strip_of(scratch, s, w):
     """Room for the strips of spans of width w + 1."""
     wide = scratch.product.shape[0]
@@ -364,7 +364,7 @@ def strip_of(scratch, s, w):
     return Strip(lefts, rights, scratch.left_ends, scratch.right_ends)
 
 
-@inner
+@inner(returns_arrays=True)
 def grads_of(scratch, s, w):
     """Room for the gradients by the parts of spans of width w + 1."""
     wide = scratch.product.shape[0]

@@ -45,13 +45,13 @@ from inout.kernels.sparse.cpu.viterbi import (  # fmt: skip
     entries_over,
     entry_at,
     num_entries,
-    rules_over,
-    unary_over,
+    rules_row,
+    unary_row,
 )
 
 # Typed: with plain numbers as arguments numba would compile another version.
 ABOVE, BELOW = np.int64(0), np.int64(1)
-ZERO, ONE, FEW = np.int64(0), np.int64(1), np.int64(4)
+ZERO, ONE = np.int64(0), np.int64(1)
 
 
 class Tables(NamedTuple):
@@ -77,11 +77,10 @@ def item_number(i, j, a, level, s):
     return (((j * (j + 1)) // 2 + i) * s + a) * 2 + level
 
 
-@inner(returns_arrays=True, forceinline=True)
-def row_of_item(search, tables, item):
-    """What is known of an item [4]."""
-    s = search.chart.left_ends.shape[1]
-    return tables.items[item_number(item.i, item.j, item.a, item.level, s)]
+@inner(forceinline=True)
+def place_of(search, item):
+    """The row of an item in the table of items."""
+    return item_number(item.i, item.j, item.a, item.level, search.chart.left_ends.shape[1])
 
 
 @inner(forceinline=True)
@@ -106,11 +105,7 @@ def rule_and_split(search, level, edge):
 
 @inner(forceinline=True)
 def is_full(tables, more):
-    """Whether there is no room for this many more nodes.
-
-    Asked before `with_room_for`, because handing arrays back and forth is slow: it counts their
-    references.
-    """
+    """Whether there is no room for this many more nodes."""
     return tables.used[0] + more > tables.nodes.edges.shape[0]
 
 
@@ -131,7 +126,7 @@ def new_node(tables, edge, weight):
 
 
 @inner
-def make_first(search, tables, item, known):
+def make_first(search, tables, item):
     """Makes the node of the best derivation of an item that has one."""
     i, j, a, level = item
     split = NONE
@@ -144,23 +139,24 @@ def make_first(search, tables, item, known):
         if rule < 0:
             rule, split = best_split(search, i, j, a, value)
     node = new_node(tables, edge_number(search, level, rule, split), value)
-    known[FIRST], known[LAST] = node, node
+    place = place_of(search, item)
+    tables.items[place, FIRST], tables.items[place, LAST] = node, node
 
 
 @inner(forceinline=True)
 def first_node(search, tables, item):
-    """The best derivation of an item that has one; created if there is no node yet."""
-    known = row_of_item(search, tables, item)
-    if known[FIRST] == 0:
-        make_first(search, tables, item, known)
-    return np.int64(known[FIRST])
+    """The best derivation of an item that has one; made where there is no node yet."""
+    place = place_of(search, item)
+    if tables.items[place, FIRST] == 0:
+        make_first(search, tables, item)
+    return np.int64(tables.items[place, FIRST])
 
 
 @inner
 def unary_edges(search, item, best, limit, kept, edges):
     """Fills kept and edges with the best edges of an item above, but for `best`: their number."""
     grammar, chart, i, j, a = search.problem.grammar, search.chart, item.i, item.j, item.a
-    places, unary = grammar.unary_place, unary_over(search, i, j)
+    places, unary = grammar.unary_place, search.problem.weights.unary[unary_row(search, i, j)]
     count = np.int64(0)
     score = value_below(chart, places, i, j, a)
     if best != 0 and score > -np.inf:
@@ -181,7 +177,8 @@ def binary_edges(search, item, best, limit, kept, edges):
     """As `unary_edges`, for an item below."""
     words, ways, chart = search.problem.words, search.ways, search.chart
     i, j, a = item.i, item.j, item.a
-    count, entries, rules = np.int64(0), entries_over(search, i, j), rules_over(search, i, j)
+    count, entries = np.int64(0), entries_over(search, i, j)
+    rules = search.problem.weights.binary[rules_row(search, i, j)]
     for x in range(num_entries(entries)):
         e, symbol = entry_at(words, entries, x)
         least = kept[0] if count == limit else -np.inf
@@ -203,8 +200,8 @@ def binary_edges(search, item, best, limit, kept, edges):
 @inner
 def open_item(search, tables, item, limit, kept, edges):
     """Makes candidates of all edges of an item but its very best, or of the `limit` best."""
-    known, nodes = row_of_item(search, tables, item), tables.nodes
-    best = nodes.edges[known[FIRST]]
+    place, nodes = place_of(search, item), tables.nodes
+    best = nodes.edges[tables.items[place, FIRST]]
     if item.level == ABOVE:
         count = unary_edges(search, item, best, limit, kept, edges)
     else:
@@ -212,7 +209,7 @@ def open_item(search, tables, item, limit, kept, edges):
     top = np.int64(0)
     for x in range(count):
         top = meld(nodes, top, new_node(tables, edges[x], kept[x]))
-    known[HEAP], known[OPENED] = top, 1
+    tables.items[place, HEAP], tables.items[place, OPENED] = top, 1
 
 
 @inner(forceinline=True)
@@ -243,7 +240,7 @@ def add_candidate(search, tables, item, last, position, child):
     if level == ABOVE:
         score = nodes.weights[child]
         if rule >= 0:
-            score = unary_over(search, i, j)[rule] + score
+            score = search.problem.weights.unary[unary_row(search, i, j), rule] + score
     else:
         r = ways.head_rules[rule]
         left, right = child_at(nodes, node, ZERO), child_at(nodes, node, ONE)
@@ -255,10 +252,11 @@ def add_candidate(search, tables, item, last, position, child):
             right_score = nodes.weights[right]
         else:
             right_score = value_above(chart, k + 1, j, ways.rule_right[r])
-        score = rules_over(search, i, j)[r] + (left_score + right_score)
+        weight = search.problem.weights.binary[rules_row(search, i, j), r]
+        score = weight + (left_score + right_score)
     nodes.weights[node] = score
-    known = row_of_item(search, tables, item)
-    known[HEAP] = meld(nodes, np.int64(known[HEAP]), node)
+    place = place_of(search, item)
+    tables.items[place, HEAP] = meld(nodes, np.int64(tables.items[place, HEAP]), node)
 
 
 @inner
@@ -270,21 +268,21 @@ def push(stack, depth, item, more):
 
 
 @inner
-def find_next(search, tables, stack, limit, kept, edges):
-    """Finds the derivation after the last known one of the item in stack[0]: the tables.
+def find_next(search, tables, stack, depth, limit, kept, edges):
+    """Finds the derivation after the last known one of the item in stack[0].
 
-    A candidate that follows has the next derivation of one child, at the last changed position or
-    right of it. Each item is asked at most once for each tree, so that `limit`, the number of trees
-    that are still wanted, bounds the candidates that can be of use.
+    Returns 0, or the depth of the stack where it needs more room to go on. A candidate that follows
+    has the next derivation of one child, at the last changed position or right of it. Each item is
+    asked at most once for each tree, so that `limit`, the number of trees that are still wanted,
+    bounds the candidates that can be of use.
     """
-    depth = np.int64(1)
+    nodes = tables.nodes
     while depth > 0:
         if is_full(tables, limit + 5):
-            tables = with_room_for(tables, limit + 5)
-        nodes = tables.nodes
+            return depth
         i, j, a, level, step = stack[depth - 1]
         item = Item(i, j, a, level)
-        known = row_of_item(search, tables, item)
+        known = tables.items[place_of(search, item)]
         first_node(search, tables, item)
         if known[OPENED] == 0:
             open_item(search, tables, item, limit, kept, edges)
@@ -308,23 +306,21 @@ def find_next(search, tables, stack, limit, kept, edges):
         if step == 2:
             take_next(known, nodes)
             depth -= 1
-    return tables
+    return depth
 
 
 @inner
 def write_tree(search, tables, stack, node, output):
-    """Writes a derivation of the item in stack[0] into output [<=2n-1 5]: (tables, its size).
+    """Writes a derivation of the item in stack[0] into output [<=2n-1 5]: its size.
 
-    The last number of a row of the stack is the node, 0 for the item's best.
+    The last number of a row of the stack is the node, 0 for the item's best. There must be room for
+    a node for each of the 4n-2 items of a tree.
     """
-    ways = search.ways
+    ways, nodes = search.ways, tables.nodes
     count, depth = np.int64(0), np.int64(1)
     stack[0, 4] = node
     while depth > 0:
         depth -= 1
-        if is_full(tables, FEW):
-            tables = with_room_for(tables, FEW)
-        nodes = tables.nodes
         i, j, a, level, node = stack[depth]
         item = Item(i, j, a, level)
         if node == 0:
@@ -340,7 +336,7 @@ def write_tree(search, tables, stack, node, output):
             below = child_of(search, nodes.edges[node], item, position == ONE)
             if below.level != NONE:
                 depth = push(stack, depth, below, child_at(nodes, node, position))
-    return tables, count
+    return count
 
 
 @compiled
@@ -357,7 +353,6 @@ def kbest(problem, ways, start, n, items, k, most_edges):
     output = np.empty((8 * n, 5), np.int64)
     count, node = 0, np.int64(0)
     if value_above(chart, top.i, top.j, top.a) > -np.inf:
-        tables = with_room_for(tables, FEW)
         node = first_node(search, tables, top)
     while node > 0 and count < k:
         if count == found_scores.shape[0]:
@@ -368,11 +363,16 @@ def kbest(problem, ways, start, n, items, k, most_edges):
             output = longer_rows(output, 2 * output.shape[0])
         found_scores[count] = tables.nodes.weights[node]
         push(stack, ZERO, top, ZERO)
-        tables, size = write_tree(search, tables, stack, node, output[offsets[count] :])
+        if is_full(tables, 4 * n):
+            tables = with_room_for(tables, 4 * n)
+        size = write_tree(search, tables, stack, node, output[offsets[count] :])
         offsets[count + 1] = offsets[count] + size
         count += 1
         if count < k:
-            push(stack, ZERO, top, ZERO)
-            tables = find_next(search, tables, stack, min(k - count, room), kept, edges)
+            depth, limit = push(stack, ZERO, top, ZERO), min(k - count, room)
+            depth = find_next(search, tables, stack, depth, limit, kept, edges)
+            while depth > 0:
+                tables = with_room_for(tables, limit + 5)
+                depth = find_next(search, tables, stack, depth, limit, kept, edges)
             node = np.int64(tables.nodes.links[node, NEXT])
     return found_scores[:count], offsets[: count + 1], output[: offsets[count]]

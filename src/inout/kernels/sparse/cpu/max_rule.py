@@ -37,8 +37,8 @@ from inout.kernels.sparse.cpu.viterbi import (
     entry_at,
     num_entries,
     push_children,
-    rules_over,
-    unary_over,
+    rules_row,
+    unary_row,
 )
 
 Floats = NDArray[np.float64]
@@ -78,7 +78,8 @@ def part_score(outer, log_weight, product):
 @inner
 def gather_sums(search, bests, outers, i, j, totals):
     """Raises totals [symbols] to the best that the splits of i..j give, in case of the sum."""
-    grammar, chart, rules = search.problem.grammar, search.chart, rules_over(search, i, j)
+    grammar, chart = search.problem.grammar, search.chart
+    rules = search.problem.weights.binary[rules_row(search, i, j)]
     for x in range(chart.active_counts[i]):
         b = chart.active[i, x]
         for q in range(grammar.pair_offsets[b], grammar.pair_offsets[b + 1]):
@@ -118,7 +119,7 @@ def bests_of_span(search, bests, i, j, above, totals, product):
             lefts[place] = totals[a]
         if places[a] >= 0:
             bests.below[i, j, places[a]] = totals[a]
-    unary = unary_over(search, i, j)
+    unary = search.problem.weights.unary[unary_row(search, i, j)]
     for u in range(unary.shape[0]):
         a, child = grammar.unary_head[u], grammar.unary_child[u]
         place = left + a * (n - i)
@@ -179,7 +180,7 @@ def best_unary(search, bests, posteriors, i, j, a, product):
         return NONE
     best, found = bests.below[i, j, places[a]], NONE
     outer = ratio(posteriors.above[i, j, a], value_above(chart, i, j, a))
-    unary = unary_over(search, i, j)
+    unary = search.problem.weights.unary[unary_row(search, i, j)]
     for u in range(unary.shape[0]):
         if grammar.unary_head[u] == a:
             child = grammar.unary_child[u]
@@ -201,7 +202,7 @@ def best_edge(search, bests, outer, i, j, a, product):
         score = part_score(outer, words.values[e], product)
         if symbol == a and score > best:
             best, found = score, np.int64(e)
-    rules = rules_over(search, i, j)
+    rules = search.problem.weights.binary[rules_row(search, i, j)]
     for x in range(ways.head_offsets[a], ways.head_offsets[a + 1]):
         r = ways.head_rules[x]
         lo, hi, left, right = splits_of(chart, i, j, ways.rule_left[r], ways.rule_right[r])

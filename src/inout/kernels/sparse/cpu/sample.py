@@ -29,8 +29,8 @@ from inout.kernels.sparse.cpu.viterbi import (
     entry_at,
     num_entries,
     push_children,
-    rules_over,
-    unary_over,
+    rules_row,
+    unary_row,
 )
 
 
@@ -52,7 +52,7 @@ def unary_logs(search, i, j, a, place, sums, edges):
     sums[place], edges[place] = value_below(chart, places, i, j, a), NONE
     place += 1
     if places[a] >= 0:
-        unary = unary_over(search, i, j)
+        unary = search.problem.weights.unary[unary_row(search, i, j)]
         for u in range(unary.shape[0]):
             if grammar.unary_head[u] == a:
                 below = value_below(chart, places, i, j, grammar.unary_child[u])
@@ -65,7 +65,8 @@ def unary_logs(search, i, j, a, place, sums, edges):
 def binary_logs(search, i, j, a, place, sums, edges):
     """As `unary_logs`, for an item below: its entries, then its rules with all their splits."""
     words, ways, chart = search.problem.words, search.ways, search.chart
-    entries, rules = entries_over(search, i, j), rules_over(search, i, j)
+    entries = entries_over(search, i, j)
+    rules = search.problem.weights.binary[rules_row(search, i, j)]
     for x in range(num_entries(entries)):
         e, symbol = entry_at(words, entries, x)
         if symbol == a:
@@ -142,7 +143,7 @@ def sample_tree(search, memory, most_edges, random, stack, output):
         memory, u = draw_edge(search, memory, most_edges, i, j, a, ABOVE, uniform)
         output[count, 3] = u
         if u >= 0:
-            score += unary_over(search, i, j)[u]
+            score += search.problem.weights.unary[unary_row(search, i, j), u]
             a = np.int64(grammar.unary_child[u])
         random, uniform = next_uniform(random)
         memory, edge = draw_edge(search, memory, most_edges, i, j, a, BELOW, uniform)
@@ -152,7 +153,7 @@ def sample_tree(search, memory, most_edges, random, stack, output):
         else:
             r = ways.head_rules[edge - size]
             output[count, 4] = ways.order[r]
-            score += rules_over(search, i, j)[r]
+            score += search.problem.weights.binary[rules_row(search, i, j), r]
             random, uniform = next_uniform(random)
             left, right = ways.rule_left[r], ways.rule_right[r]
             k = draw_split(chart, i, j, left, right, uniform)

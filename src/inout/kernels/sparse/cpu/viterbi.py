@@ -48,18 +48,16 @@ def cell_of(search, i, j):
     return search.problem.words.first_cells[search.start] + i * n + j
 
 
-@inner(returns_arrays=True)
-def rules_over(search, i, j):
-    """The weights of binary rules over i..j."""
-    weights = search.problem.weights.binary
-    return weights[row_of(weights, cell_of(search, i, j))]
+@inner
+def rules_row(search, i, j):
+    """The row of the weights of binary rules over i..j."""
+    return row_of(search.problem.weights.binary, cell_of(search, i, j))
 
 
-@inner(returns_arrays=True)
-def unary_over(search, i, j):
-    """The weights of unary rules over i..j."""
-    weights = search.problem.weights.unary
-    return weights[row_of(weights, cell_of(search, i, j))]
+@inner
+def unary_row(search, i, j):
+    """The row of the weights of unary rules over i..j."""
+    return row_of(search.problem.weights.unary, cell_of(search, i, j))
 
 
 @inner
@@ -106,7 +104,8 @@ def best_entry(search, i, j, a, value):
 @inner
 def best_split(search, i, j, a, value):
     """(place in head_rules of the rule of a over i..j, last word of its left child), so valued."""
-    ways, chart, rules = search.ways, search.chart, rules_over(search, i, j)
+    ways, chart = search.ways, search.chart
+    rules = search.problem.weights.binary[rules_row(search, i, j)]
     for x in range(ways.head_offsets[a], ways.head_offsets[a + 1]):
         r = ways.head_rules[x]
         if rules[r] == -np.inf:
@@ -126,7 +125,7 @@ def best_unary(search, i, j, a, value):
     places = grammar.unary_place
     if places[a] < 0 or value_below(chart, places, i, j, a) == value:
         return NONE
-    unary = unary_over(search, i, j)
+    unary = search.problem.weights.unary[unary_row(search, i, j)]
     for u in range(unary.shape[0]):
         if grammar.unary_head[u] == a:
             total = value_below(chart, places, i, j, grammar.unary_child[u])
