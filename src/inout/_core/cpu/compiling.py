@@ -11,7 +11,6 @@ from typing import Any
 from numba import njit, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
-from numba.core.dispatcher import Dispatcher
 from numba.core.registry import cpu_target
 from numba.extending import overload
 
@@ -98,17 +97,7 @@ _INNER: dict[str, Any] = {
 # What makes arrays is known by these names.
 _MAKERS = {
     *("empty", "empty_like", "zeros", "zeros_like", "full", "full_like", "ones", "array", "arange"),
-    *(
-        "copy",
-        "astype",
-        "ascontiguousarray",
-        "dot",
-        "where",
-        "append",
-        "repeat",
-        "argsort",
-        "ravel",
-    ),
+    *("copy", "astype", "ascontiguousarray", "dot", "where", "concatenate", "repeat", "ravel"),
 }
 
 
@@ -117,9 +106,12 @@ def _makes_arrays(function: Callable[..., Any]) -> bool:
     names = function.__code__.co_names
     called = {step.argval for step in get_instructions(function) if step.opname == "LOAD_GLOBAL"}
     return not _MAKERS.isdisjoint(names) or any(
-        one.targetoptions["_nrt"] if isinstance(one, Dispatcher) else one is None
+        one is None or getattr(one, "targetoptions", _UNKNOWN)["_nrt"]
         for one in (function.__globals__.get(name, vars(builtins).get(name)) for name in called)
     )
+
+
+_UNKNOWN = {"_nrt": False}
 
 
 def _decorate(function: Any, options: dict[str, Any], returns_arrays: bool) -> Any:
@@ -150,9 +142,10 @@ def inner(function: Any = None, *, returns_arrays: bool = False, **options: Any)
     return _decorate(function, _INNER | options, returns_arrays)
 
 
-def inner_overload(stub: Callable[..., Any], **options: Any) -> Any:
+def inner_overload(stub: Any, *, makes_arrays: bool = False, **options: Any) -> Any:
     """numba's `overload` of a stub, compiled like `inner` functions."""
-    made: Any = {"nogil": True} | _INNER | options
+    stub.targetoptions = {"_nrt": makes_arrays}  # as a compiled function would have
+    made: Any = {"nogil": True, "_nrt": makes_arrays} | _INNER | options
     return overload(stub, strict=False, jit_options=made)
 
 

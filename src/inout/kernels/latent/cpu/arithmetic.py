@@ -22,28 +22,28 @@ import numpy as np
 from inout._core.cpu.compiling import inner
 from inout.kernels.latent.arrays import Vectors, WideVectors
 from inout.kernels.limits import LATENT_NOTHING as NOTHING
-from inout.kernels.math.cpu.operations import BORROWING, operation
+from inout.kernels.math.cpu.operations import operation
 
 # Sums of products may be taken in any order.
-FAST: dict[str, Any] = {"fastmath": {"reassoc", "contract"}, **BORROWING}
+FAST: dict[str, Any] = {"fastmath": {"reassoc", "contract"}}
 
 
-@operation
+@operation(makes_arrays=True)
 def scratch(like, size):
     """One vector of this kind with room for so many entries."""
 
 
-@operation(**BORROWING)
+@operation
 def clear(vector, size):
     """Sets the scratch to 0."""
 
 
-@operation(**BORROWING)
+@operation
 def put(vectors, item, source, first):
     """Sets vector `item` to the numbers source[first:]."""
 
 
-@operation(**BORROWING)
+@operation
 def put_multiple(vectors, item, others, x, factor, power):
     """Sets vector `item` to vector x of `others` times factor · 2^power; the factor is not 0."""
 
@@ -58,7 +58,7 @@ def settle(vectors, item):
     """Brings vector `item`, after sums, into the usual range."""
 
 
-@operation(**BORROWING)
+@operation
 def is_zero(vectors, item):
     """Whether vector `item` is 0."""
 
@@ -93,7 +93,7 @@ def add_gradient(outs, head, outer, rule, found):
     """Adds outside vector ⊗ outer to the block's part of found."""
 
 
-@operation(**BORROWING)
+@operation
 def add_to(vectors, item, factor, power, found, first):
     """Adds vector `item` times factor · 2^power to the numbers found[first:]."""
 
@@ -339,7 +339,7 @@ def _(vectors, item, factor, power, found, first):
 # One exponent for each entry.
 
 
-@inner(**BORROWING)
+@inner
 def add_entry(vectors, place, value, exponent):
     """Adds value · 2^exponent to one entry."""
     if value == 0.0:
@@ -355,7 +355,7 @@ def add_entry(vectors, place, value, exponent):
     vectors.values[place], vectors.exponents[place] = total, own + more if total != 0.0 else 0
 
 
-@inner(**BORROWING)
+@inner
 def add_product(target, place, vectors, x, others, y):
     """Adds the product of two entries to a third."""
     exponent = vectors.exponents[x] + others.exponents[y]

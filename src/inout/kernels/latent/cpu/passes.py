@@ -28,10 +28,9 @@ from inout.kernels.latent.cpu.arithmetic import (
     settle,
 )
 from inout.kernels.limits import LATENT_NOTHING as NOTHING
-from inout.kernels.math.cpu.operations import BORROWING
 
 
-@inner(**BORROWING)
+@inner
 def rule_of(grammar, graph, group):
     """The rule of a group."""
     rule = graph.rules[group]
@@ -42,13 +41,13 @@ def rule_of(grammar, graph, group):
     )  # fmt: skip
 
 
-@inner(**BORROWING)
+@inner
 def is_last(heads, group):
     """Whether a group is the last of its head."""
     return group + 1 == heads.shape[0] or heads[group + 1] != heads[group]
 
 
-@inner(**BORROWING)
+@inner
 def add_edges(outer, vectors, graph, group, rule):
     """Sets outer [m_b m_c] to the sum of the outer products of a group's edges."""
     clear(outer, rule.left * rule.right)
@@ -193,7 +192,7 @@ def reach(grammar, graph, exponents, heights, spread, owners, worst):
                 heights[right] = log_of_sum(heights[right], to_right + low)
 
 
-@inner(**BORROWING)
+@inner
 def log_of_sum(first, second):
     """log₂(2^first + 2^second)."""
     if first < second:

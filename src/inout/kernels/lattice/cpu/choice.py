@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from inout._core.cpu.compiling import inner
-from inout.kernels.math.cpu.operations import BORROWING
 
 
 @inner(inline="always")
@@ -16,7 +15,7 @@ def _is_worse(values, size, a, b):
     return a % size > b % size or (a % size == b % size and a > b)
 
 
-@inner(**BORROWING)
+@inner
 def _sift(heap, count, values, size):
     """Put the root of a heap, whose worst element is to be at the root, into its place."""
     place = 0
@@ -32,7 +31,7 @@ def _sift(heap, count, values, size):
         place = worst
 
 
-@inner(**BORROWING)
+@inner
 def choose(values, allowed, size, wanted, room):
     """Mark the `wanted` elements with the largest values above -inf; returns how many are new."""
     heap, active, count = room.heap, room.active, 0

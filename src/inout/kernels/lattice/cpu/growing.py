@@ -6,10 +6,9 @@ import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.lattice.cpu.histories import IS_FULL, child, range_of, row
-from inout.kernels.math.cpu.operations import BORROWING
 
 
-@inner(**BORROWING)
+@inner
 def _shown(streams, inputs, strings, s, node, latest):
     """The symbols that stream s shows of a context, the latest first; returns their number."""
     count = 0
@@ -26,7 +25,7 @@ def _shown(streams, inputs, strings, s, node, latest):
     return count
 
 
-@inner(**BORROWING)
+@inner
 def _grow_slot(features, columns, strings, node, c, latest, found):
     """Fills in the rows [f] of a slot: context `node` before column c."""
     streams, table, depth = features.streams, features.table, features.streams.lengths.shape[1]

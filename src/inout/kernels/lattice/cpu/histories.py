@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
-from inout.kernels.math.cpu.operations import BORROWING
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 SHIFT = np.uint64(32)
@@ -41,7 +40,7 @@ def reinsert(keys, values, new_keys, new_values):
             insert(new_keys, new_values, keys[old], values[old])
 
 
-@inner(**BORROWING)
+@inner
 def child(table, node, symbol, grow):
     """The node of a string with one symbol more, -1 if there is none; new if `grow`.
 
@@ -69,7 +68,7 @@ def child(table, node, symbol, grow):
     return values[slot]
 
 
-@inner(**BORROWING)
+@inner
 def row(table, node, width, num_weights, grow):
     """Where the weights of a node begin, -1 if it has none; new ones if `grow`."""
     if node < 0:
@@ -86,7 +85,7 @@ def row(table, node, width, num_weights, grow):
     return start
 
 
-@inner(**BORROWING)
+@inner
 def range_of(streams, s):
     """The number of symbols of a stream; behind them are the beginning, ⋆ and the next inputs."""
     return streams.num_actions * (streams.num_inputs + 1 if streams.pairs[s] else 1)

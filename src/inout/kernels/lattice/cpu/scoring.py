@@ -5,10 +5,9 @@ from __future__ import annotations
 from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.lattice.cpu.histories import GROW_NODES, GROW_ROWS, child, range_of, row
 from inout.kernels.math.cpu.exponential import FAST
-from inout.kernels.math.cpu.operations import BORROWING
 
 
-@inner(**BORROWING)
+@inner
 def remember(features, nodes, inputs, first, last, memory, walked, grow):
     """The histories of new contexts first to last, which differ from ⋆…⋆."""
     streams, table, stars, history = features.streams, features.table, features.stars, nodes.history
@@ -49,7 +48,7 @@ def remember(features, nodes, inputs, first, last, memory, walked, grow):
                     history[node, own + k] = child(table, before, shown, new_node)
 
 
-@inner(**BORROWING)
+@inner
 def find_rows(features, history, nodes, first, given, grow, found):
     """The rows of weights that score the actions of a column after each of some contexts."""
     streams, table, lengths = features.streams, features.table, features.streams.lengths
@@ -73,7 +72,7 @@ def find_rows(features, history, nodes, first, given, grow, found):
                 has_row |= found[slot, f] >= 0
 
 
-@inner(fastmath=FAST, **BORROWING)
+@inner(fastmath=FAST)
 def score(
     found, nodes, lens, escape, emissions, emission_row, places, first, size, weights, scores
 ):

@@ -25,7 +25,6 @@ from inout.kernels.lattice.cpu.sums import (
     sum_classes,
     sum_targets,
 )
-from inout.kernels.math.cpu.operations import BORROWING
 
 BY_MODEL, BY_TARGET, BY_BOTH = 0, 1, 2
 
@@ -190,7 +189,7 @@ def _scratch(bounds, num_columns, by, aims):
     return sorting, classes, room
 
 
-@inner(**BORROWING)
+@inner
 def _begin(v, c, symbol, begins, nodes, mass):
     """The beginning: the one context of a column without sources."""
     _put(v, c, symbol, 1, begins, nodes)
@@ -200,7 +199,7 @@ def _begin(v, c, symbol, begins, nodes, mass):
         mass[v, 0] = 0.0
 
 
-@inner(**BORROWING)
+@inner
 def _put(v, c, symbol, length, histories, nodes):
     """A context that continues no other: the beginning, or ⋆…⋆, of which nothing is known."""
     nodes.parents[v], nodes.symbols[v], nodes.lens[v] = -1, symbol, length
@@ -210,7 +209,7 @@ def _put(v, c, symbol, length, histories, nodes):
         nodes.history[v, f] = histories[f // depth, f % depth]
 
 
-@inner(**BORROWING)
+@inner
 def _link(c, first, size, base, last, made_from, slot_nodes, order, classes, nodes):
     """What contexts base to last of column c continue, and by which action."""
     for v in range(base, last):
@@ -221,7 +220,7 @@ def _link(c, first, size, base, last, made_from, slot_nodes, order, classes, nod
         nodes.is_anchored[v] = classes.anchored[k]
 
 
-@inner(**BORROWING)
+@inner
 def _lead(size, num_classes, order, starts, into, edge_targets):
     """Each edge leads to the context that its element goes into."""
     for k in range(num_classes):

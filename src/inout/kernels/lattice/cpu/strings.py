@@ -13,7 +13,6 @@ from typing import NamedTuple
 from inout._core.cpu.compiling import inner
 from inout.kernels.lattice.arrays import Integers, Mask, Numbers
 from inout.kernels.limits import LATTICE_UNBOUNDED as UNBOUNDED
-from inout.kernels.math.cpu.operations import BORROWING
 
 
 class Sorting(NamedTuple):
@@ -35,7 +34,7 @@ class Classes(NamedTuple):
     allowed: Mask  # and may be chosen
 
 
-@inner(**BORROWING)
+@inner
 def _compare(nodes, top, u, v):
     """(-1, 0 or 1 as string u is before, equal to or behind v; their longest common suffix).
 
@@ -55,7 +54,7 @@ def _compare(nodes, top, u, v):
         u, v = parents[u], parents[v]
 
 
-@inner(**BORROWING)
+@inner
 def collect(nodes, top, sources, slot_nodes, sorting):
     """The contexts of all source columns as slots; returns how many. Fills `sorting`."""
     count = 0
@@ -72,7 +71,7 @@ def collect(nodes, top, sources, slot_nodes, sorting):
     return count
 
 
-@inner(**BORROWING)
+@inner
 def _merge_sources(nodes, top, num_sources, slot_nodes, sorting):
     """Bring slots into one order, where those of each source begin at `heads` and have theirs."""
     order, following, heads, ends = sorting.order, sorting.following, sorting.heads, sorting.ends
@@ -98,7 +97,7 @@ def _merge_sources(nodes, top, num_sources, slot_nodes, sorting):
     following[len(slot_nodes) - 1] = 0
 
 
-@inner(**BORROWING)
+@inner
 def classify(slot_nodes, sorting, nodes, policy, classes):
     """Make slots whose strings are equal as far as a context remembers one class; returns how many.
 
@@ -121,7 +120,7 @@ def classify(slot_nodes, sorting, nodes, policy, classes):
     return count
 
 
-@inner(**BORROWING)
+@inner
 def merge(size, num_classes, classes, base, last, nodes, room):
     """Appendix A, step 3: every element goes into its longest active suffix, `room.into`.
 

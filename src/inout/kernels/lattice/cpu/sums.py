@@ -14,10 +14,9 @@ from inout._core.cpu.compiling import inner
 from inout.kernels.lattice.arrays import Integers, Numbers
 from inout.kernels.lattice.cpu.targets import action, add_logs
 from inout.kernels.math.cpu.exponential import FAST, exp_below
-from inout.kernels.math.cpu.operations import BORROWING
 
 
-@inner(fastmath=FAST, **BORROWING)
+@inner(fastmath=FAST)
 def sum_classes(scores, forward, nodes, order, starts, num_classes, size, room):
     """log of the mass of each element, `room.values`."""
     sums, largest, shares = room.values, room.largest, room.shares
@@ -51,7 +50,7 @@ def sum_classes(scores, forward, nodes, order, starts, num_classes, size, room):
             own[i] = np.log(own[i]) + largest[i] if own[i] > 0 else -np.inf
 
 
-@inner(fastmath={"contract"}, **BORROWING)
+@inner(fastmath={"contract"})
 def add_forward(room, count, base, last, forward):
     """forward[v] = log Σ exp(values) of the elements that go into context v, base to last."""
     largest, shares, values, into = room.largest, room.shares, room.values, room.into
@@ -93,7 +92,7 @@ class Column(NamedTuple):
     num_classes: int
 
 
-@inner(**BORROWING)
+@inner
 def _written_before(written, sources):
     """The least and the largest number of symbols written at some columns."""
     low, high = written[0, sources[0]], written[1, sources[0]]
@@ -103,7 +102,7 @@ def _written_before(written, sources):
     return low, high
 
 
-@inner(**BORROWING)
+@inner
 def sum_targets(spelling, column, nodes, slot_nodes, order, starts, scores, room):
     """The mass of each element that spells the beginning of the target, `room.aimed`.
 
@@ -130,7 +129,7 @@ def sum_targets(spelling, column, nodes, slot_nodes, order, starts, scores, room
             room.class_aims[k, t - low] = total
 
 
-@inner(**BORROWING)
+@inner
 def add_targets(spelling, column, base, last, room):
     """The mass of each context of a column, base to last, that spells so much of the target."""
     written, mass, aims = spelling.written, spelling.mass, room.class_aims

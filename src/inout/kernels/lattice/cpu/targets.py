@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
-from inout.kernels.math.cpu.operations import BORROWING
 
 
 @compiled
@@ -37,7 +36,7 @@ def written(columns, targets, lows, highs):
     return width
 
 
-@inner(**BORROWING)
+@inner
 def action(target_symbols, first, size, string, t):
     """(number of the action that writes the next symbol, -1: none; symbols written by then)."""
     if target_symbols[first] < 0:
@@ -70,7 +69,7 @@ def room(problem):
     return np.empty(nodes * width), np.empty(nodes * width), np.empty((slots * width, 3), np.int64)
 
 
-@inner(**BORROWING)
+@inner
 def find_steps(problem, scores, b, c, ahead, steps):
     """Fills steps [k 3] with (edge, state before, state after) of those into column c: how many.
 
@@ -98,7 +97,7 @@ def find_steps(problem, scores, b, c, ahead, steps):
     return count
 
 
-@inner(**BORROWING)
+@inner
 def run(problem, scores, b, best, ahead, steps):
     """Fills ahead with the log of the sum, or the `best`, of the ways to each state.
 

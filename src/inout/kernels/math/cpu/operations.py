@@ -12,15 +12,11 @@ from typing import Any
 
 from inout._core.cpu.compiling import inner_overload
 
-# An option for operations and inner functions that neither make nor return arrays: numba does not
-# count references to their arguments, which otherwise takes longer than a small loop.
-BORROWING: dict[str, Any] = {"_nrt": False}
-
 
 def operation(stub: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Makes an operation of a stub; `stub.on(types)` implements it for some NamedTuple types.
 
-    `options` are numba's, such as `fastmath`.
+    `options` are those of `inner_overload`, and numba's, such as `fastmath`.
     """
     if stub is None:
         return lambda stub: operation(stub, **options)

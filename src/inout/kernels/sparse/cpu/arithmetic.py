@@ -32,7 +32,7 @@ def zero(numbers):
     """The number 0."""
 
 
-@operation
+@operation(makes_arrays=True)
 def new_chart(numbers, n, s, unary_symbols):
     """An empty chart."""
 
