@@ -80,7 +80,8 @@ def _gradient(
     if not log_z.requires_grad:  # no sentence uses any parameter
         return np.zeros(len(weights))
     factors = torch.from_numpy(frequencies).to(log_z.device, log_z.dtype)
-    (gradient,) = torch.autograd.grad(log_z, weights, factors, allow_unused=True)
+    # Of a scalar: given factors, torch would import sympy, which takes a second.
+    (gradient,) = torch.autograd.grad((log_z * factors).sum(), weights, allow_unused=True)
     if gradient is None:
         return np.zeros(len(weights))
     counts: NDArray[np.float64] = gradient.cpu().double().numpy()

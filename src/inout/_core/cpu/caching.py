@@ -115,12 +115,14 @@ class KernelCache(FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The code for a signature, or None: then it is compiled, and listeners are told."""
         self._ensure_open()
+        found = None
         try:
-            found = super().load_overload(sig, target_context)
+            # numba would first import all that compiling needs, which takes half a second.
+            with self._guard_against_spurious_io_errors():
+                found = self._load_overload(sig, target_context)
         except (AttributeError, ImportError):
             # A bundle that is an argument of kept code has another name, or stands elsewhere.
             self._cache_file.flush()
-            found = None
         if found is None:
             tell(f"{self._function.__module__}.{self._function.__qualname__}")
         return found

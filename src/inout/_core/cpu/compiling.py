@@ -6,11 +6,12 @@ import builtins
 import gc
 from collections.abc import Callable
 from dis import get_instructions
+from functools import cached_property
 from typing import Any
 
 from numba import njit, types
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
+from numba.core.compiler import Compiler, Flags
 from numba.core.registry import cpu_target
 from numba.extending import overload
 
@@ -44,6 +45,26 @@ class _NoObjects:
         """Does nothing: compiled code refers to no objects."""
 
 
+class _FixedFlags(Flags):
+    """numba's options of a function, hashed once; numba would do so for each call it compiles."""
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def values(self) -> dict[str, Any]:
+        """All options."""
+        return self._kept
+
+    @cached_property
+    def _kept(self) -> dict[str, Any]:
+        kept: dict[str, Any] = super().values()
+        return kept
+
+    @cached_property
+    def _hash(self) -> int:
+        return int(super().__hash__())
+
+
 class _CheckedCompiler(Compiler):
     """numba's compiler. Refuses a function that gets or returns arrays, but counts no references.
 
@@ -51,23 +72,24 @@ class _CheckedCompiler(Compiler):
     """
 
     def compile_extra(self, func: Callable[..., Any]) -> Any:
+        self.state.flags = _FixedFlags(self.state.flags)
         result = super().compile_extra(func)
-        got = [
+        found = [self.state.return_type]
+        found += [
             signature.return_type
             for call, signature in self.state.calltypes.items()
             if getattr(call, "op", None) == "call"
             and isinstance(self.state.typemap[call.func.name], types.Dispatcher)
         ]
-        if not self.state.flags.nrt and any(map(_holds_arrays, [self.state.return_type, *got])):
+        if not self.state.flags.nrt and any(map(_holds_arrays, found)):
             raise TypeError(f"{func.__qualname__} must be defined with returns_arrays=True")
         return result
 
 
 def _holds_arrays(kind: Any) -> bool:
     """Whether values of a type are arrays, or tuples with arrays in them."""
-    return isinstance(kind, types.Array) or (
-        isinstance(kind, types.BaseTuple) and any(map(_holds_arrays, kind))
-    )
+    parts = getattr(kind, "types", ())  # of a tuple
+    return isinstance(kind, types.Array) or any(map(_holds_arrays, parts))
 
 
 class _KernelCompiler(_CheckedCompiler):
@@ -115,8 +137,8 @@ _UNKNOWN = {"_nrt": False}
 
 
 def _decorate(function: Any, options: dict[str, Any], returns_arrays: bool) -> Any:
-    counts = returns_arrays or _makes_arrays(function)
-    return njit(_nrt=counts, nogil=True, **options)(function)
+    counts: Any = {"_nrt": returns_arrays or _makes_arrays(function)}
+    return njit(nogil=True, **counts, **options)(function)
 
 
 def compiled(function: Any = None, *, returns_arrays: bool = False, **options: Any) -> Any:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from inout._core.errors import ArgumentError
+from inout.kernels.math.cpu.heap import ITEM_COLUMNS, MOST_NODES, longer_nodes, new_nodes
 from inout.kernels.sparse.cpu import kbest as kernel
+from inout.kernels.sparse.cpu.inside import filled_chart
+from inout.kernels.sparse.cpu.kbest import Scratch, Tables
 from inout.kernels.sparse.cpu.passes import ParsingPasses
+from inout.kernels.sparse.cpu.viterbi import Search
 from inout.kernels.sparse.trees import (
+    Array,
     Trees,
     cut,
     for_each_sentence,
@@ -38,10 +45,37 @@ def kbest(passes: ParsingPasses, k: int) -> list[Trees]:
     problem, most = passes.best_problem, most_edges(passes)
 
     def search(b: int) -> None:
-        n = int(lengths[b])
-        items = new_items(n, rules.num_symbols, 4)
-        results[b] = cut(*kernel.kbest(problem, rules.ways, int(starts[b]), n, items, k, most * n))
+        n, start = int(lengths[b]), int(starts[b])
+        chart, _ = filled_chart(problem, start, n)
+        found = Search(problem, rules.ways, start, chart)
+        items = new_items(n, rules.num_symbols, ITEM_COLUMNS)
+        results[b] = _trees(found, items, n, k, min(k, most * n))
 
     if k:
         for_each_sentence(passes, search)
     return results
+
+
+def _trees(search: Search, items: Array, n: int, k: int, room: int) -> Trees:
+    """The k best trees of n words; of an item at most `room` edges are of use."""
+    scratch = Scratch(np.empty((2 * n + 4, 5), np.int64), np.empty(room), np.empty(room, np.int64))
+    tables = Tables(items, new_nodes(8 * n), np.ones(1, np.int64))
+    progress = np.zeros(2, np.int64)
+    while not kernel.find_trees(search, k, tables, scratch, progress):
+        tables = _longer(tables, room + 5)
+    found = int(progress[0])
+    scores, offsets = np.empty(found), np.zeros(found + 1, np.int64)
+    nodes = np.empty((found * (2 * n - 1), 5), np.int64)
+    count = 0
+    while count < found:
+        count = kernel.write_trees(search, tables, scratch.stack, scores, offsets, nodes, count)
+        if count < found:
+            tables = _longer(tables, 4 * n)
+    return cut(scores, offsets, nodes)
+
+
+def _longer(tables: Tables, more: int) -> Tables:
+    size = 2 * (int(tables.used[0]) + more)
+    if size > MOST_NODES:
+        raise ArgumentError("k", f"is too large: more than {MOST_NODES} partial trees are needed")
+    return tables._replace(nodes=longer_nodes(tables.nodes, size))

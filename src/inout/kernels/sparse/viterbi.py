@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from inout.kernels.sparse.cpu import viterbi
+from inout.kernels.sparse.cpu.inside import filled_chart
 from inout.kernels.sparse.cpu.passes import ParsingPasses
-from inout.kernels.sparse.trees import Trees
-from inout.kernels.threads import over_batch
+from inout.kernels.sparse.cpu.viterbi import Search, viterbi
+from inout.kernels.sparse.trees import Array, Trees, for_each_sentence
 
 
 def best_trees(passes: ParsingPasses) -> Trees:
@@ -23,15 +23,16 @@ def best_trees(passes: ParsingPasses) -> Trees:
     >>> best.nodes[0][:, [0, 1, 4]].tolist()
     [[0, 3, 1], [0, 2, 0], [0, 1, 0], [1, 2, 1], [2, 3, 2]]
     """
-    sentences, b = passes.sentences, len(passes.sentences)
-    offsets = np.append(0, np.maximum(2 * sentences.lengths - 1, 0).cumsum())
-    nodes = np.zeros((int(offsets[-1]), 5), np.int64)
-    scores, sizes = np.full(b, -np.inf), np.zeros(b, np.int64)
-    problem, ways = passes.best_problem, passes.rules.ways
+    lengths, starts, ways = passes.sentences.lengths, passes.sentences.starts, passes.rules.ways
+    scores, problem = np.full(len(lengths), -np.inf), passes.best_problem
+    nodes: list[Array] = [np.empty((0, 5), np.int64) for _ in lengths]
 
-    def part(lo: int, hi: int) -> None:
-        for group in passes.groups[lo:hi]:
-            viterbi.viterbi(problem, ways, sentences.starts, group, offsets, scores, sizes, nodes)
+    def find(b: int) -> None:
+        n, start = int(lengths[b]), int(starts[b])
+        own, stack = np.empty((2 * n - 1, 5), np.int64), np.empty((n + 1, 3), np.int64)
+        chart, _ = filled_chart(problem, start, n)
+        scores[b], size = viterbi(Search(problem, ways, start, chart), stack, own)
+        nodes[b] = own[:size]
 
-    over_batch(part, len(passes.groups), passes.work)
-    return Trees(scores, [nodes[x : x + m] for x, m in zip(offsets, sizes, strict=False)])
+    for_each_sentence(passes, find)
+    return Trees(scores, nodes)

@@ -61,9 +61,8 @@ def new_nodes(size: int) -> Nodes:
 
 def longer_nodes(nodes: Nodes, size: int) -> Nodes:
     """A copy of the nodes with room for `size`; for callers that are not compiled."""
-    longer = new_nodes(size)
-    for array, copied in zip(longer, nodes, strict=True):
-        array[: len(copied)] = copied
+    longer, used = new_nodes(size), len(nodes.edges)
+    longer.links[:used], longer.edges[:used], longer.weights[:used] = nodes
     return longer
 
 

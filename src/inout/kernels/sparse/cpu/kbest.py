@@ -19,26 +19,19 @@ from inout.kernels.math.cpu.heap import (  # fmt: skip
     FIRST,
     HEAP,
     LAST,
-    MOST_NODES,
     NEXT,
     OPENED,
     POSITION,
     Nodes,
     child_at,
-    empty_nodes,
     keep_best,
-    longer_rows,
-    longer_vector,
     meld,
     take_next,
-    with_room,
     write_follower,
     write_node,
 )
 from inout.kernels.sparse.cpu.chart import NONE, splits_of, value_above, value_below
-from inout.kernels.sparse.cpu.inside import inside
 from inout.kernels.sparse.cpu.viterbi import (  # fmt: skip
-    Search,
     best_entry,
     best_split,
     best_unary,
@@ -60,6 +53,14 @@ class Tables(NamedTuple):
     items: NDArray[np.int32]  # [their number, 4], calloc'ed by the caller, mostly never touched
     nodes: Nodes
     used: NDArray[np.int64]  # [1], how many nodes there are
+
+
+class Scratch(NamedTuple):
+    """Room for the items whose next derivation is looked for, and for the best edges of one."""
+
+    stack: NDArray[np.int64]  # [2n+4 5]
+    kept: NDArray[np.float64]  # [edges]
+    edges: NDArray[np.int64]  # [edges]
 
 
 class Item(NamedTuple):
@@ -107,13 +108,6 @@ def rule_and_split(search, level, edge):
 def is_full(tables, more):
     """Whether there is no room for this many more nodes."""
     return tables.used[0] + more > tables.nodes.edges.shape[0]
-
-
-@inner
-def with_room_for(tables, more):
-    """The tables, copied to longer ones if there is no room for this many more nodes."""
-    nodes = with_room(tables.nodes, tables.used[0], more, MOST_NODES)
-    return Tables(tables.items, nodes, tables.used)
 
 
 @inner
@@ -198,9 +192,9 @@ def binary_edges(search, item, best, limit, kept, edges):
 
 
 @inner
-def open_item(search, tables, item, limit, kept, edges):
+def open_item(search, tables, item, limit, scratch):
     """Makes candidates of all edges of an item but its very best, or of the `limit` best."""
-    place, nodes = place_of(search, item), tables.nodes
+    place, nodes, kept, edges = place_of(search, item), tables.nodes, scratch.kept, scratch.edges
     best = nodes.edges[tables.items[place, FIRST]]
     if item.level == ABOVE:
         count = unary_edges(search, item, best, limit, kept, edges)
@@ -268,7 +262,7 @@ def push(stack, depth, item, more):
 
 
 @inner
-def find_next(search, tables, stack, depth, limit, kept, edges):
+def find_next(search, tables, depth, limit, scratch):
     """Finds the derivation after the last known one of the item in stack[0].
 
     Returns 0, or the depth of the stack where it needs more room to go on. A candidate that follows
@@ -276,7 +270,7 @@ def find_next(search, tables, stack, depth, limit, kept, edges):
     asked at most once for each tree, so that `limit`, the number of trees that are still wanted,
     bounds the candidates that can be of use.
     """
-    nodes = tables.nodes
+    nodes, stack = tables.nodes, scratch.stack
     while depth > 0:
         if is_full(tables, limit + 5):
             return depth
@@ -285,7 +279,7 @@ def find_next(search, tables, stack, depth, limit, kept, edges):
         known = tables.items[place_of(search, item)]
         first_node(search, tables, item)
         if known[OPENED] == 0:
-            open_item(search, tables, item, limit, kept, edges)
+            open_item(search, tables, item, limit, scratch)
         last = np.int64(known[LAST])
         changed_right = nodes.links[last, CHILD] > 0 and nodes.links[last, POSITION] == ONE
         while step < 2:
@@ -339,40 +333,56 @@ def write_tree(search, tables, stack, node, output):
     return count
 
 
+@inner
+def root_of(search):
+    """The item whose derivations are the trees."""
+    n = search.chart.left_ends.shape[0]
+    return Item(ZERO, np.int64(n - 1), np.int64(search.problem.grammar.root), ABOVE)
+
+
 @compiled
-def kbest(problem, ways, start, n, items, k, most_edges):
-    """(scores [m], offsets [m+1], nodes [offsets[-1] 5]) of the m <= k best trees of a sentence."""
-    chart, _ = inside(problem, start, n)
-    search = Search(problem, ways, start, chart)
-    top = Item(ZERO, n - 1, problem.grammar.root, ABOVE)
-    tables = Tables(items, empty_nodes(8 * n), np.ones(1, np.int64))
-    stack = np.zeros((2 * n + 4, 5), np.int64)
-    room = min(k, most_edges)
-    kept, edges = np.empty(room), np.empty(room, np.int64)
-    found_scores, offsets = np.empty(4), np.zeros(5, np.int64)
-    output = np.empty((8 * n, 5), np.int64)
-    count, node = 0, np.int64(0)
-    if value_above(chart, top.i, top.j, top.a) > -np.inf:
-        node = first_node(search, tables, top)
-    while node > 0 and count < k:
-        if count == found_scores.shape[0]:
-            room_then = 2 * count + 2
-            found_scores = longer_vector(found_scores, room_then)
-            offsets = longer_vector(offsets, room_then + 1)
-        if offsets[count] + 2 * n > output.shape[0]:
-            output = longer_rows(output, 2 * output.shape[0])
-        found_scores[count] = tables.nodes.weights[node]
-        push(stack, ZERO, top, ZERO)
-        if is_full(tables, 4 * n):
-            tables = with_room_for(tables, 4 * n)
-        size = write_tree(search, tables, stack, node, output[offsets[count] :])
-        offsets[count + 1] = offsets[count] + size
-        count += 1
-        if count < k:
-            depth, limit = push(stack, ZERO, top, ZERO), min(k - count, room)
-            depth = find_next(search, tables, stack, depth, limit, kept, edges)
-            while depth > 0:
-                tables = with_room_for(tables, limit + 5)
-                depth = find_next(search, tables, stack, depth, limit, kept, edges)
-            node = np.int64(tables.nodes.links[node, NEXT])
-    return found_scores[:count], offsets[: count + 1], output[: offsets[count]]
+def find_trees(search, k, tables, scratch, progress):
+    """Goes on until the k best derivations of the root, or all, are found: whether there was room.
+
+    progress [2]: how many are found, and the depth of the stack where the room was not enough. The
+    nodes are a list from the root's FIRST by NEXT.
+    """
+    root, nodes = root_of(search), tables.nodes
+    found, depth = progress
+    if found == 0 and value_above(search.chart, root.i, root.j, root.a) > -np.inf:
+        first_node(search, tables, root)
+        found = 1
+    while 0 < found < k:
+        last = tables.items[place_of(search, root), LAST]
+        if depth == 0:
+            depth = push(scratch.stack, ZERO, root, ZERO)
+        limit = min(k - found, scratch.kept.shape[0])
+        depth = find_next(search, tables, depth, limit, scratch)
+        if depth > 0:
+            progress[0], progress[1] = found, depth
+            return False
+        if nodes.links[last, NEXT] == NONE:
+            break
+        found += 1
+    progress[0] = found
+    return True
+
+
+@compiled
+def write_trees(search, tables, stack, scores, offsets, output, count):
+    """Writes the trees from number `count` on: how many are written, as far as there is room.
+
+    Fills scores [m], offsets [m+1] and output [<=m(2n-1) 5].
+    """
+    root, n = root_of(search), search.chart.left_ends.shape[0]
+    node = np.int64(tables.items[place_of(search, root), FIRST])
+    for x in range(scores.shape[0]):
+        if x >= count:
+            if is_full(tables, 4 * n):
+                return x
+            scores[x] = tables.nodes.weights[node]
+            push(stack, ZERO, root, ZERO)
+            size = write_tree(search, tables, stack, node, output[offsets[x] :])
+            offsets[x + 1] = offsets[x] + size
+        node = np.int64(tables.nodes.links[node, NEXT])
+    return scores.shape[0]

@@ -143,6 +143,8 @@ class _Sweeps:
 
         def part(lo: int, hi: int) -> None:
             for g in range(lo, hi):
+                if len(which[g]) == 0:  # calling the kernel could compile it for nothing
+                    continue
                 binary, unary = self.binary[g % len(self.binary)], self.unary[g % len(self.unary)]
                 counts = Counts(log_z, binary, unary, self.words)
                 sweep(starts, which[g], skip_low, factors, low, counts, self.outer)

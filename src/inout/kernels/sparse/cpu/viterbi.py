@@ -20,7 +20,6 @@ from inout.kernels.sparse.cpu.chart import (
     value_above,
     value_below,
 )
-from inout.kernels.sparse.cpu.inside import inside
 
 
 class Search(NamedTuple):
@@ -142,18 +141,19 @@ def push_children(stack, depth, i, k, j, left, right):
     return depth + 2
 
 
-@inner
-def walk(search, nodes):
-    """Fills nodes [<=2n-1 5] with the best tree: start, end, symbol, unary rule, rule or entry.
+@compiled
+def viterbi(search, stack, nodes):
+    """(score, size) of the best tree, -inf and 0 if there is none; fills nodes [<=2n-1 5].
 
-    Returns how many there are. Parents come before children, left before right. Ties go to no
-    unary rule, then to entries, then to the first rule, then to the first split.
+    A node is start, end, symbol, unary rule, rule or entry. Parents come before children, left
+    before right. Ties go to no unary rule, then to entries, then to the first rule, then to the
+    first split. `stack` is scratch [n+1 3].
     """
     grammar, ways, chart = search.problem.grammar, search.ways, search.chart
     n = chart.left_ends.shape[0]
-    stack = np.empty((n + 1, 3), np.int64)
+    score = value_above(chart, 0, n - 1, grammar.root)
     stack[0, 0], stack[0, 1], stack[0, 2] = 0, n - 1, grammar.root
-    depth, count = 1, 0
+    depth, count = 1 if score > -np.inf else 0, 0
     while depth > 0:
         depth -= 1
         i, j, a = stack[depth, 0], stack[depth, 1], stack[depth, 2]
@@ -171,19 +171,4 @@ def walk(search, nodes):
             left, right = ways.rule_left[r], ways.rule_right[r]
             depth = push_children(stack, depth, i, k, j, left, right)
         count += 1
-    return count
-
-
-@compiled
-def viterbi(problem, ways, starts, sentences, node_offsets, scores, sizes, nodes):
-    """Fills scores [b] and, where there is a tree, its size [b] and nodes."""
-    for b in sentences:
-        n = starts[b + 1] - starts[b]
-        scores[b], sizes[b] = -np.inf, 0
-        if n == 0:
-            continue
-        chart, _ = inside(problem, starts[b], n)
-        scores[b] = value_above(chart, 0, n - 1, problem.grammar.root)
-        if scores[b] > -np.inf:
-            own = nodes[node_offsets[b] : node_offsets[b + 1]]
-            sizes[b] = walk(Search(problem, ways, starts[b], chart), own)
+    return score, count
