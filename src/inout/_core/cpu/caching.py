@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.runtime.nrt import rtsys
 from numba.core.types import BaseNamedTuple
 
 from inout._core.compilation import tell
@@ -117,7 +118,9 @@ class KernelCache(FunctionCache):
         self._ensure_open()
         found = None
         try:
-            # numba would first import all that compiling needs, which takes half a second.
+            # numba would call `target_context.refresh()`, which imports all that compiling needs
+            # and takes half a second. Code that is loaded needs no more than memory for arrays.
+            rtsys.initialize(target_context)
             with self._guard_against_spurious_io_errors():
                 found = self._load_overload(sig, target_context)
         except (AttributeError, ImportError):
