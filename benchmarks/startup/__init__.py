@@ -122,6 +122,7 @@ def _children() -> float:
 
 def _python(*arguments: str, cache: str | None = None) -> subprocess.CompletedProcess[str]:
     variables = os.environ | ({"NUMBA_CACHE_DIR": cache} if cache else {})
+    variables.pop("PYTHONDONTWRITEBYTECODE", None)  # users keep what Python compiles
     line = [sys.executable, *arguments]
     return subprocess.run(line, cwd=ROOT, env=variables, capture_output=True, text=True)
 

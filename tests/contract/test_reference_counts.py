@@ -86,6 +86,7 @@ def test_returning_what_is_not_counted_is_refused():
         lose_one_half(np.ones(4))
 
 
+@pytest.mark.exhaustive
 def test_no_kernel_loses_an_array():
     environment = os.environ | {"NUMBA_NRT_STATS": "1"}
     done = subprocess.run(
