@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -17,8 +18,6 @@ from pathlib import Path
 from threading import get_ident
 from time import perf_counter
 from typing import Any
-
-import torch
 
 # Where another process holds a core, the caller waits for a thread that does not run, for much
 # longer than the work takes. Work of a few milliseconds then stays on one thread for a while;
@@ -39,7 +38,7 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 @cache
 def _openmp() -> Any | None:
     """GNU OpenMP as torch has loaded it, or None."""
-    for path in (Path(torch.__file__).parent / "lib").glob("libgomp*.so*"):
+    for path in (Path(sys.modules["torch"].__file__ or "").parent / "lib").glob("libgomp*.so*"):
         try:
             library = ctypes.CDLL(str(path), mode=os.RTLD_NOLOAD | os.RTLD_NOW)
         except OSError:  # there, but not what torch uses
@@ -72,7 +71,8 @@ def over_batch(part: Callable[[int, int], None], size: int, work: int) -> None:
     if size == 0:
         return
     global _alone_until
-    threads = min(torch.get_num_threads(), size, 1 + work // 50_000)
+    torch = sys.modules.get("torch")  # without it, as when compiling ahead, one thread is enough
+    threads = min(torch.get_num_threads() if torch else 1, size, 1 + work // 50_000)
     start = perf_counter()
     if threads <= 1 or (work < SHORT and start < _alone_until):
         part(0, size)

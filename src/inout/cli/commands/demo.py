@@ -42,12 +42,12 @@ def demo(
 
         if html is not None:
             check_writable(html)
+        line.prepare("demo")  # before torch is imported, which goes on meanwhile
         from inout.cli.demo import ambiguity, learning, lesson_text, page, surprise
         from inout.cli.paper import Paper
         from inout.grammars import library
         from inout.grammars.parser.parser import Parser
 
-        line.prepare("demo")
         line.say("parsing")
         english = library.load("english")
         parser = Parser(english)

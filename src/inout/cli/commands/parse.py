@@ -150,12 +150,11 @@ def parse(
 
 def _by_grammar(grammar: Grammar, request: Request, line: StatusLine) -> Ask:
     """How a grammar answers a line."""
+    line.prepare("parse")  # before torch is imported, which goes on meanwhile
     from inout.cli.grammars.parse_by_grammar import answer
     from inout.grammars.parser.parser import Parser
 
-    parser = Parser(grammar)
-    line.prepare("parse")
-    return partial(answer, parser, request)
+    return partial(answer, Parser(grammar), request)
 
 
 def _by_model(path: str, pruning: float | None, request: Request) -> Ask:

@@ -85,9 +85,9 @@ def solve(
             max_rounds=max_rounds,
         )
         source = read_program(request)
+        line.prepare("solve")  # before torch is imported, which goes on meanwhile
         from inout.cli.equations.solve import solve as run
 
-        line.prepare("solve")
         answer = run(source, request, line.grown)
         line.say("drawing")
         if html is not None:

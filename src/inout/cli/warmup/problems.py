@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from inout.distributions import StructuredDistribution
     from inout.forest import Forest
     from inout.grammars.parser.parser import Parser
+    from inout.kernels.sparse.cpu.passes import ParsingPasses
     from inout.latent.decoding.best_trees import Method
 
 Problem = Callable[[], object]
@@ -42,30 +43,57 @@ def _marginals() -> None:
     given.min_risk()
 
 
-def _kbest() -> None:
-    _english().kbest(_WORDS, 2)
+def _two_words() -> ParsingPasses:
+    """A sentence as the kernels see it. It takes no torch, whose import would take a second."""
+    import numpy as np
+
+    from inout.kernels.sparse.arrays import RuleArrays, SentenceArrays
+    from inout.kernels.sparse.cpu.passes import ParsingPasses
+
+    rules = RuleArrays.compile(2, 0, np.array([[0, 1, 1]]), np.array([[0, 1]]))
+    words = SentenceArrays(np.array([0, 2]), np.arange(3), np.ones(2, np.int32))
+    return ParsingPasses(rules, words, np.zeros(1), np.zeros(1), np.zeros(2))
+
+
+def _inside() -> None:
+    _two_words().log_partition()
+
+
+def _best() -> None:
+    from inout.kernels.sparse.viterbi import best_trees
+
+    best_trees(_two_words())
 
 
 def _best_and_kbest() -> None:
     """Both need the same chart: compiled in one process, that is compiled once."""
-    _english().parse(_WORDS)
-    _kbest()
+    from inout.kernels.sparse.kbest import kbest
+
+    _best()
+    kbest(_two_words(), 2)
+
+
+def _count() -> None:
+    from inout.kernels.sparse.counts import count_trees
+
+    count_trees(_two_words())
 
 
 def _prefix() -> None:
     _english().surprisals(_WORDS)
 
 
-def _em() -> None:
-    """As in the demo: any word may be any part of speech, so that spans are done side by side."""
-    import torch
+def _batched() -> None:
+    """All symbols over all spans, so that spans are done side by side."""
+    import numpy as np
 
-    from inout.cli.demo.learning import forgetful
-    from inout.grammars import library
-    from inout.learning.em import em
+    from inout.kernels.sparse.arrays import RuleArrays, SentenceArrays
+    from inout.kernels.sparse.cpu.passes import ParsingPasses
 
-    grammar = forgetful(library.load("english"), torch.Generator().manual_seed(0))
-    em(grammar, library.sentences("corpus")[:40], max_iterations=1)
+    rules = RuleArrays.compile(5, 0, np.argwhere(np.ones((5, 5, 5))), np.array([[0, 1]]))
+    symbols = np.tile(np.arange(5, dtype=np.int32), 100)
+    words = SentenceArrays(np.arange(0, 101, 20), np.arange(0, 501, 5), symbols)
+    ParsingPasses(rules, words, np.zeros(125), np.zeros(1), np.zeros(500)).expected_counts()
 
 
 def _forest() -> Forest:
@@ -187,14 +215,11 @@ def _alignment() -> None:
     fit_alignment([["A", "B"], ["B"]], ["xyy", "yy"], order=2, epochs=1).predict([["A", "B"]])
 
 
-inside = partial(_ask, "log_z")
-viterbi = partial(_ask, "best")
-
 FAMILIES: dict[str, tuple[Problem, ...]] = {
     "sparse": (
         _best_and_kbest,
-        inside,
-        _em,
+        _inside,
+        _batched,
         _prefix,
         _marginals,
         partial(_ask, "max_rule"),
@@ -213,13 +238,13 @@ FAMILIES: dict[str, tuple[Problem, ...]] = {
 # What commands need, each with a kernel that tells whether it is already compiled. The slowest
 # come first, so that processes end at about the same time.
 COMMANDS: dict[str, tuple[tuple[Problem, str], ...]] = {
-    "parse": ((viterbi, "sparse.cpu.viterbi.viterbi"), (inside, "sparse.cpu.outside.sweep")),
+    "parse": ((_best, "sparse.cpu.viterbi.viterbi"), (_inside, "sparse.cpu.outside.sweep")),
     "solve": ((_solve, "forest.cpu.scaled.inside"), (_derivations, "forest.cpu.kbest.search")),
     "demo": (
         (_best_and_kbest, "sparse.cpu.kbest.find_trees"),
-        (_em, "sparse.cpu.batched.sweep"),
+        (_inside, "sparse.cpu.outside.sweep"),
+        (_batched, "sparse.cpu.batched.sweep"),
         (_prefix, "sparse.cpu.prefix.prefixes"),
-        (inside, "sparse.cpu.outside.sweep"),
-        (partial(_ask, "count"), "sparse.cpu.inside.remainder"),
+        (_count, "sparse.cpu.inside.remainder"),  # after `_inside`, which it needs
     ),
 }

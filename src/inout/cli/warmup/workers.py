@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from importlib import import_module
@@ -19,17 +20,23 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def solve_all(problems: Iterable[Problem], done: Done) -> None:
+def solve_all(problems: Iterable[Problem], done: Done, need_torch: bool = True) -> None:
     """Solve the problems in a process per core; calls done(finished, total) as they end.
 
-    Processes are forked, so that none imports torch and numba again.
+    Processes are forked, so that none imports again what they need: numba, and torch unless most
+    of them do without. Then this process imports torch meanwhile.
     """
-    _import_all()
+    from inout._core.cpu.compiling import load_compiler
+
+    load_compiler()
+    if need_torch:
+        _import_torch()
     waiting = list(problems)
     fork = multiprocessing.get_context("fork")
     done(0, len(waiting))
     with ProcessPoolExecutor(min(cores(), len(waiting)), fork, _begin) as pool:
         running = [pool.submit(problem) for problem in waiting]
+        _import_torch()
         for number, future in enumerate(as_completed(running), 1):
             future.result()
             done(number, len(waiting))
@@ -44,7 +51,7 @@ def prepare(command: str, done: Done) -> None:
         return
     missing = [problem for problem, kernel in COMMANDS[command] if not _is_kept(kernel)]
     if len(missing) > 1:
-        solve_all(missing, done)
+        solve_all(missing, done, need_torch=False)
 
 
 def _is_kept(kernel: str) -> bool:
@@ -53,21 +60,15 @@ def _is_kept(kernel: str) -> bool:
     return kept
 
 
-def _import_all() -> None:
-    """Import what every process needs, before forking."""
-    import torch  # noqa: F401
-
+def _import_torch() -> None:
     import inout.grammars.parser.parser  # noqa: F401
-    from inout._core.cpu.compiling import load_compiler
-
-    load_compiler()
 
 
 def _begin() -> None:
     """Set up a new process: one thread, no output, silent on Ctrl-C."""
-    import torch
-
-    torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     silence = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
