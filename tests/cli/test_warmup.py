@@ -1,6 +1,7 @@
 """Kernels compiled ahead of time, and the word about those that are compiled on the way."""
 
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +9,7 @@ from inout._core.compilation import tell
 from inout.cli.commands import warmup
 from inout.cli.progress import announcing, steps
 from inout.cli.warmup import problems, workers
-from tests.processes import command
+from tests.processes import command, python
 
 
 def test_families_of_the_help_are_those_of_the_problems():
@@ -50,7 +51,7 @@ def test_steps_are_lines_where_no_terminal_is(capsys):
 def test_little_that_is_missing_is_left_to_its_first_call(monkeypatch):
     solved = []
     monkeypatch.setattr(workers, "cores", lambda: 2)
-    monkeypatch.setattr(workers, "solve_all", lambda wanted, done: solved.extend(wanted))
+    monkeypatch.setattr(workers, "solve_all", lambda wanted, *_, **__: solved.extend(wanted))
     for missing in range(3):
         kernels = iter([False] * missing + [True] * 2)
         monkeypatch.setattr(workers, "_is_kept", lambda _, kernels=kernels: next(kernels))
@@ -65,3 +66,41 @@ def test_a_family_is_compiled_in_processes(tmp_path):
     assert first.stdout == "compiled: segments\n"
     kept = set(tmp_path.rglob("*.nbc"))
     assert any(path.name.startswith("scaled.") for path in kept)
+
+
+def test_what_parsing_needs_is_compiled_without_torch():
+    code = (
+        "import sys; from inout.cli.warmup.problems import COMMANDS; "
+        "[problem() for problem, _ in COMMANDS['parse']]; assert 'torch' not in sys.modules"
+    )
+    assert python("-c", code).returncode == 0
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(workers.cores() == 1, reason="one core compiles nothing ahead")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("parse", "english", "--sentence", "I saw her duck"),
+        (
+            "solve",
+            "examples/cnf.dyna",
+            "--facts",
+            "rule=examples/english.tsv",
+            "--probabilities",
+            "--sentence",
+            "time flies",
+        ),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_first_run_compiles_nothing_but_what_was_prepared(arguments, tmp_path):
+    code = (
+        "import logging, sys; logging.basicConfig(level='INFO', format='%(message)s'); "
+        "from inout.cli import main; sys.exit(main())"
+    )
+    root = Path(__file__).parents[2]
+    done = python("-c", code, *arguments, cwd=root, env={"NUMBA_CACHE_DIR": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    assert "all that is missing" in done.stderr
+    assert "compiling inout" not in done.stderr
