@@ -19,7 +19,7 @@ from tests.processes import command
 HEADINGS = (
     "fruit flies like a banana",
     "I saw her duck",
-    "More ambiguous sentences",
+    "More sentences",
     "Surprisal",
     "Learning",
     "The likelihood rises",
@@ -103,7 +103,7 @@ def test_its_probabilities_are_products_of_the_rules(run, learned, tmp_path):
         "VP Vp Obj Base", "Vp 'saw'", "Obj PronObj", "PronObj 'her'", "Base Bi", "Bi 'duck'"
     )
     shown = run("demo", "--html", tmp_path / "demo.html").out
-    duck = shown[shown.index("\nI saw her duck") : shown.index("\nMore ambiguous sentences")]
+    duck = shown[shown.index("\nI saw her duck") : shown.index("\nMore sentences")]
     found = [float(number) for number in re.findall(r"\d\.\d{3}", duck)]
     assert found == pytest.approx([hers / (hers + she), she / (hers + she)], abs=6e-4)
 

@@ -40,7 +40,7 @@ def print_ambiguity(paper: Paper, found: Sequence[Answer]) -> None:
     for answer in found[: len(DRAWN)]:
         paper.heading(" ".join(answer.words), f"{trees(answer.count or 0)}, with probabilities")
         _print_trees(paper, answer.trees)
-    paper.heading("More ambiguous sentences", "number of trees, probability of the best")
+    paper.heading("More sentences", "number of trees, probability of the best")
     others = [(" ".join(answer.words), answer) for answer in found[len(DRAWN) :]]
     longest = max(len(text) for text, _ in others)
     # Better short bars, or none, than truncated sentences.

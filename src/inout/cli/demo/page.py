@@ -37,7 +37,7 @@ def as_html(
     ]
     shown = [
         *drawn,
-        ("More ambiguous sentences", _others(found[len(DRAWN) :])),
+        ("More sentences", _others(found[len(DRAWN) :])),
         (f"Surprisal: {SENTENCE}", _surprisals(surprisals)),
         ("Learning: the likelihood rises", _curve(lesson)),
         ("What it learned", _words(lesson)),
