@@ -87,7 +87,8 @@ def test_bundles_may_change_where_the_kernel_does_not_import_them(toy):
     bundle = "from typing import NamedTuple\n\nclass {}(NamedTuple):\n    {}: int\n    {}: int\n"
     (toy / "outer.py").write_text(
         "from inout._core.cpu.compiling import compiled\n\n"
-        "@compiled\ndef twice(pair):\n    return pair.first - pair.second\n"
+        "@compiled\ndef twice(pair, pairs):\n"
+        "    return pair.first - pair.second + pairs[0].first - pairs[0].second\n"
     )
     for name, *fields in (
         ("Pair", "first", "second"),
@@ -97,7 +98,23 @@ def test_bundles_may_change_where_the_kernel_does_not_import_them(toy):
         (toy / "steps.py").write_text(bundle.format(name, *fields))
         function = _load()
         made = getattr(sys.modules["toy.cpu.steps"], name)
-        assert function(made(first=5, second=1)) == 4
+        pair = made(first=5, second=1)
+        assert function(pair, (pair, 0.5)) == 8
+
+
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+@pytest.mark.parametrize("content", [b"", b"garbage", None], ids=["empty", "garbage", "cut off"])
+def test_a_damaged_file_is_compiled_again(toy, suffix, content):
+    assert _load()(1) == 3
+    (path,) = toy.glob(f"__pycache__/*.{suffix}")
+    path.write_bytes(path.read_bytes()[:-40] if content is None else content)
+    assert _load()(1) == 3
+    with watching(_fail):
+        assert _load()(1) == 3
+
+
+def _fail(name):
+    raise AssertionError(f"{name} was not kept")
 
 
 def test_a_read_only_folder_falls_back_to_the_users_cache(toy, tmp_path, monkeypatch):

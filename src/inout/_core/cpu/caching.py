@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from inspect import getfile
 from pathlib import Path
+from pickle import UnpicklingError  # noqa: TID251  # numba's own files
 from typing import Any
 
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.runtime.nrt import rtsys
-from numba.core.types import BaseNamedTuple
+from numba.core.types import BaseTuple
 
 from inout._core.compilation import tell
 
@@ -61,8 +62,8 @@ def source_stamp(path: Path) -> str:
 
 def _fields(types: Iterable[Any]) -> tuple[Any, ...]:
     """The names of the fields of all named tuples among types, those within others as well."""
-    named: list[Any] = [kind for kind in types if isinstance(kind, BaseNamedTuple)]
-    return tuple((kind.fields, _fields(kind)) for kind in named)
+    tuples: list[Any] = [kind for kind in types if isinstance(kind, BaseTuple)]
+    return tuple((getattr(kind, "fields", ()), _fields(kind)) for kind in tuples)
 
 
 class _StampedFiles(CompileResultCacheImpl):
@@ -123,8 +124,9 @@ class KernelCache(FunctionCache):
             rtsys.initialize(target_context)
             with self._guard_against_spurious_io_errors():
                 found = self._load_overload(sig, target_context)
-        except (AttributeError, ImportError):
-            # A bundle that is an argument of kept code has another name, or stands elsewhere.
+        except (AttributeError, ImportError, EOFError, LookupError, ValueError, UnpicklingError):
+            # A bundle that is an argument of kept code has another name or stands elsewhere, or
+            # the file is damaged.
             self._cache_file.flush()
         if found is None:
             tell(f"{self._function.__module__}.{self._function.__qualname__}")

@@ -16,7 +16,7 @@ _LISTED = ", ".join(FAMILIES)
 
 def warmup(
     families: list[str] | None = argument(
-        "[FAMILY]...", f"Families of kernels: {_LISTED}. Default: all of them.", None
+        "FAMILY", f"Families of kernels: {_LISTED}. Default: all of them.", None
     ),
 ) -> None:
     """Compile kernels now, on all cores, instead of when they are first used."""

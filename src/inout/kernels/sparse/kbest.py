@@ -75,7 +75,8 @@ def _trees(search: Search, items: Array, n: int, k: int, room: int) -> Trees:
 
 
 def _longer(tables: Tables, more: int) -> Tables:
-    size = 2 * (int(tables.used[0]) + more)
-    if size > MOST_NODES:
+    needed = int(tables.used[0]) + more
+    if needed > MOST_NODES:
         raise ArgumentError("k", f"is too large: more than {MOST_NODES} partial trees are needed")
-    return tables._replace(nodes=longer_nodes(tables.nodes, size))
+    nodes = longer_nodes(tables.nodes, min(2 * needed, int(MOST_NODES)))
+    return tables._replace(nodes=nodes)
