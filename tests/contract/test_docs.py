@@ -26,6 +26,7 @@ from typing import Any
 import pytest
 
 from inout.cli import main
+from inout.cli.progress import COMPILING
 from inout.deduction.reading import parse_program
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -93,7 +94,8 @@ def run_command(command: str, capsys: pytest.CaptureFixture[str]) -> str:
     code = main(arguments)
     captured = capsys.readouterr()
     assert code == 0 or captured.err, f"{command}: exit code {code}"
-    return captured.out + captured.err
+    # Said or not, depending on what was run before.
+    return captured.out + re.sub(rf"^inout: {COMPILING}.*\n", "", captured.err, flags=re.MULTILINE)
 
 
 def run_console(block: Block, capsys: pytest.CaptureFixture[str], where: str) -> None:

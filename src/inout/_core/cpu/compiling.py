@@ -128,12 +128,9 @@ def _makes_arrays(function: Callable[..., Any]) -> bool:
     names = function.__code__.co_names
     called = {step.argval for step in get_instructions(function) if step.opname == "LOAD_GLOBAL"}
     return not _MAKERS.isdisjoint(names) or any(
-        one is None or getattr(one, "targetoptions", _UNKNOWN)["_nrt"]
+        one is None or getattr(one, "targetoptions", {}).get("_nrt", False)
         for one in (function.__globals__.get(name, vars(builtins).get(name)) for name in called)
     )
-
-
-_UNKNOWN = {"_nrt": False}
 
 
 def _decorate(function: Any, options: dict[str, Any], returns_arrays: bool) -> Any:
