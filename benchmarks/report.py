@@ -166,10 +166,7 @@ class Report:
         }
         RESULTS.mkdir(exist_ok=True)
         written = []
-        for ending, text in (
-            ("json", _compact(document)),
-            ("md", self.markdown()),
-        ):
+        for ending, text in (("json", _compact(document)), ("md", self.markdown())):
             path = RESULTS / f"{self.workload}.{ending}"
             # A crash leaves the old file, never half of the new one.
             draft = path.with_suffix(f".{ending}.tmp")

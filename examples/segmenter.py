@@ -62,11 +62,7 @@ def encoded(sentences: list[list[str]]) -> Text:
 
 def start(pairs: bool) -> Weights:
     around = (LETTERS, LETTERS) if pairs else (LETTERS,)
-    return {
-        "width": torch.zeros(WIDEST),
-        "first": torch.zeros(around),
-        "last": torch.zeros(around),
-    }
+    return {"width": torch.zeros(WIDEST), "first": torch.zeros(around), "last": torch.zeros(around)}
 
 
 def potentials(weights: Weights, letters: Tensor) -> Tensor:

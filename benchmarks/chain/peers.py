@@ -138,11 +138,7 @@ class PytorchCrf:
         """The negative log-likelihood of the labels, and its gradient."""
         emissions = self.emissions.detach().requires_grad_()
         loss = -self.crf(emissions, self.tags, self.mask)
-        parameters = (
-            self.crf.transitions,
-            self.crf.start_transitions,
-            self.crf.end_transitions,
-        )
+        parameters = (self.crf.transitions, self.crf.start_transitions, self.crf.end_transitions)
         of_emissions, *found = torch.autograd.grad(loss, [emissions, *parameters])
         names = ("transitions", "start", "end")
         return loss.detach(), {

@@ -211,11 +211,7 @@ def _write(found: dict[str, list[Run]]) -> None:
 
 
 def _chart(
-    title: str,
-    up: str,
-    runs: Sequence[Run],
-    what: str,
-    up_range: tuple[float, float] | None = None,
+    title: str, up: str, runs: Sequence[Run], what: str, up_range: tuple[float, float] | None = None
 ) -> str:
     """Medians, and the single orders of the data as thin lines."""
     medians, single = {}, {}

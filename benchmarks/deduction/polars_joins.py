@@ -32,8 +32,7 @@ def tables(parsing: Parsing) -> Tables:
     ]
     rules = pl.DataFrame(binary, schema=["x", "y", "z"], orient="row")
     return Tables(
-        rules.with_row_index("rule"),
-        pl.DataFrame(words, schema=["rule", *ITEM], orient="row"),
+        rules.with_row_index("rule"), pl.DataFrame(words, schema=["rule", *ITEM], orient="row")
     )
 
 

@@ -170,10 +170,7 @@ def test_markovisation_is_undone(run, folder):
         (("no.cfg", "sentences.txt"), "no.cfg: no such file"),
         (("-", "-"), "inout: only one input can be standard input"),
         (("-",), "inout: only one input can be standard input"),
-        (
-            ("g.cfg", "sentences.txt", "--sentence", "a"),
-            "use --sentence or files, not both",
-        ),
+        (("g.cfg", "sentences.txt", "--sentence", "a"), "use --sentence or files, not both"),
         (("g.cfg", "sentences.txt", "--k", "0"), "--k must be at least 1. Got 0"),
         (("g.cfg", "sentences.txt", "--samples", "-1"), "--samples must be at least 0. Got -1"),
         (("g.cfg", "sentences.txt", "--max-words", "0"), "--max-words must be at least 1"),

@@ -35,10 +35,7 @@ def test_the_text_has_numbers_trees_and_counts(run, files):
     tree = ["  S", "┌─┴─┐", "S   S", "│  ┌┴─┐", "a  S  S", "   │  │", "   b  a"]
     assert "".join(f"   {line}\n" for line in tree) in outcome.out
     counts = [line.split()[:-1] for line in outcome.out.splitlines() if line.endswith("█")]
-    assert counts == [
-        ["S", "S", "S", "0.2500", "2.0000"],
-        ["S", "a", "0.5000", "2.0000"],
-    ]
+    assert counts == [["S", "S", "S", "0.2500", "2.0000"], ["S", "a", "0.5000", "2.0000"]]
     assert "\x1b" not in outcome.out
 
 

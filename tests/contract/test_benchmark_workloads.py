@@ -25,10 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize(
     "name",
-    [
-        *("parser", "em", "rna", "moments"),
-        *("contexts-ocr", "contexts-align", "contexts-decipher"),
-    ],
+    [*("parser", "em", "rna", "moments"), *("contexts-ocr", "contexts-align", "contexts-decipher")],
 )
 def test_workloads_have_their_stages(name, monkeypatch):
     # The threads of this process are not for a workload to choose.

@@ -11,15 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from inout import (
-    ArgumentError,
-    CycleError,
-    Forest,
-    ForestBuilder,
-    ForestError,
-    InoutError,
-    Item,
-)
+from inout import ArgumentError, CycleError, Forest, ForestBuilder, ForestError, InoutError, Item
 from tests.support import assert_close
 
 

@@ -132,11 +132,7 @@ STATIC = [
 
 AWKWARD = [
     ("tabs", "a +=\t\tb(I),\t\tJ < 1.\n    \t\t     \t\t^", "variable J"),
-    (
-        "unicode before it",
-        'a += b("日本", "ß", I), J < 1.\n                      ^',
-        "variable J",
-    ),
+    ("unicode before it", 'a += b("日本", "ß", I), J < 1.\n                      ^', "variable J"),
     ("astral plane", 'a += b("🂡🂢", I), J < 1.\n                 ^', "variable J"),
     ("upper case everywhere", "a(Ä) += b(X).\n  ^", "variable Ä of the head"),
     ("windows", "c += b(X).\r\na(K) += b(X).\r\n  ^\r\n", "variable K of the head"),
@@ -164,8 +160,7 @@ def split_marked(marked: str) -> tuple[str, int, int]:
 
 
 @pytest.mark.parametrize(
-    ("marked", "message"),
-    [pytest.param(marked, message, id=name) for name, marked, message in ALL],
+    ("marked", "message"), [pytest.param(marked, message, id=name) for name, marked, message in ALL]
 )
 def test_mistake_is_reported_at_its_place(marked: str, message: str) -> None:
     text, line, column = split_marked(marked)

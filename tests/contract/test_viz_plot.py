@@ -54,11 +54,7 @@ def test_points_are_where_the_ranges_say():
     left, top, right, bottom = area(root)
     (corners,) = paths(root)
     assert corners == (
-        [
-            (left, bottom),
-            ((left + right) / 2, bottom - (bottom - top) / 4),
-            (right, top),
-        ]
+        [(left, bottom), ((left + right) / 2, bottom - (bottom - top) / 4), (right, top)]
     )
     assert [(float(c.get("cx")), float(c.get("cy"))) for c in of_class(root, "io-dot")] == corners
 

@@ -12,13 +12,7 @@ from torch import Tensor
 from torch.autograd import grad
 
 from inout import ArgumentError, ForestError
-from tests.contract.distribution_suite import (
-    F64,
-    Case,
-    DistributionSuite,
-    Event,
-    seeded,
-)
+from tests.contract.distribution_suite import F64, Case, DistributionSuite, Event, seeded
 from tests.support import assert_close
 
 

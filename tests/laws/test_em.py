@@ -195,11 +195,7 @@ def test_the_best_of_all_starting_points_is_kept(
         assert_never_falls(run.log_likelihoods)
     # The same seed draws the same points.
     again = em(
-        model,
-        corpus,
-        restarts=2,
-        generator=torch.Generator().manual_seed(seed),
-        max_iterations=4,
+        model, corpus, restarts=2, generator=torch.Generator().manual_seed(seed), max_iterations=4
     )
     assert again.runs[1:] == result.runs[3:]
 

@@ -181,10 +181,7 @@ def test_total_over_derivations(algebra: Algebra, term: Any, data: st.DataObject
     magnitude = exact_total(algebra.shape, positive, term).clamp(min=1e-300)
 
     scaled = Scaled(algebra)
-    for total in (
-        total_of(algebra, derivations),
-        scaled.value(total_of(scaled, derivations)),
-    ):
+    for total in (total_of(algebra, derivations), scaled.value(total_of(scaled, derivations))):
         assert_close(total[0] / magnitude, expected / magnitude, rtol=0, atol=1e-12)
 
 

@@ -110,10 +110,7 @@ class EnumeratedForest:
 
 
 def count_derivations(
-    num_axioms: int,
-    edge_offsets: Sequence[int],
-    tail_offsets: Sequence[int],
-    tails: Sequence[int],
+    num_axioms: int, edge_offsets: Sequence[int], tail_offsets: Sequence[int], tails: Sequence[int]
 ) -> list[int]:
     """Number of derivations of every item, an exact integer, without making them."""
     counts = [1] * num_axioms

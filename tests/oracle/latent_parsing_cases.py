@@ -14,18 +14,8 @@ import numpy as np
 from nltk.tree import Tree
 
 from inout.grammars.words import Vocabulary
-from inout.latent import (
-    LPCFG,
-    LatentGrammar,
-    LatentParser,
-    Layout,
-)
-from tests.oracle.latent_cases import (
-    Case,
-    Node,
-    nodes,
-    trees,
-)
+from inout.latent import LPCFG, LatentGrammar, LatentParser, Layout
+from tests.oracle.latent_cases import Case, Node, nodes, trees
 
 NAMES = ("S", "S+VP", "VP", "NP", "NP|<>", "NP+NN", "NN", "NP+S+NP")
 METHODS = ("goodman", "min_risk", "max_rule")

@@ -11,12 +11,7 @@ import torch
 
 from inout import ArgumentError, Grammar, Parser
 from inout.grammars import Lattice, Pruning, Rule, Terminal
-from tests.oracle.chart_cases import (
-    derivations,
-    fixed_point,
-    random_grammar,
-    tree_spans,
-)
+from tests.oracle.chart_cases import derivations, fixed_point, random_grammar, tree_spans
 from tests.seeds import seeds
 from tests.support import assert_close
 

@@ -91,10 +91,7 @@ def parses(
                 for left, left_rules in parses(grammar, w, B, i, j):
                     for right, right_rules in parses(grammar, w, C, j, k):
                         own = (A, B, C, i, j, k)
-                        yield (
-                            grammar.G(A, B, C) * left * right,
-                            [own, *left_rules, *right_rules],
-                        )
+                        yield (grammar.G(A, B, C) * left * right, [own, *left_rules, *right_rules])
 
 
 @dataclass

@@ -41,10 +41,7 @@ class Untouched(HiddenMarkovModel):
         ("starts", {"starts": 3}),
         (r"starts\[1\]", {"starts": [MODEL, [0.0]]}),
         (r"starts\[0\]", {"starts": [[math.nan] * 12]}),
-        (
-            r"starts\[0\]",
-            {"starts": [[-math.inf, *[0.0] * 11]], "prior": Additive(1.0)},
-        ),
+        (r"starts\[0\]", {"starts": [[-math.inf, *[0.0] * 11]], "prior": Additive(1.0)}),
         ("prior", {"prior": 0.5}),
         ("amount", {"prior": Additive(-0.5)}),
         ("alpha", {"prior": Dirichlet(0.0)}),

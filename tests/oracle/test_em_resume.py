@@ -248,12 +248,7 @@ def log_partition(weights: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("iteration", [0, 1, 6])
 def test_conditional_training_goes_on_bit_for_bit(tmp_path: Path, method: Any, iteration: int):
     path, observed = tmp_path / "run", [0.2, 1.0, 0.5, 1.3]
-    given: dict[str, Any] = {
-        "l2": 0.01,
-        "method": method,
-        "max_iterations": 12,
-        "tolerance": 0.0,
-    }
+    given: dict[str, Any] = {"l2": 0.01, "method": method, "max_iterations": 12, "tolerance": 0.0}
     with pytest.raises(StopError):
         fit_conditional(
             log_partition, observed, **given, checkpoint=path, progress=stopping(0, iteration)

@@ -94,8 +94,7 @@ def test_a_prior_adds_its_counts(prior: Additive | Dirichlet):
     smoothed = {name: counts + 0.7 for name, counts in totals.items()}
     assert_close(result.model.rules.exp(), smoothed["rules"] / smoothed["rules"].sum())
     assert_close(
-        result.model.emission.exp(),
-        smoothed["emission"] / smoothed["emission"].sum(1)[:, None],
+        result.model.emission.exp(), smoothed["emission"] / smoothed["emission"].sum(1)[:, None]
     )
     penalty = 0.7 * float(wide.log_weights.sum())
     assert result.objectives[0] == pytest.approx(result.log_likelihoods[0] + penalty, rel=1e-12)

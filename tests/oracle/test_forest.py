@@ -10,14 +10,7 @@ import torch
 from torch import Tensor
 
 from inout import Forest
-from tests.oracle.forest_cases import (
-    SEEDS,
-    Case,
-    Distribution,
-    case,
-    random_values,
-    with_gradient,
-)
+from tests.oracle.forest_cases import SEEDS, Case, Distribution, case, random_values, with_gradient
 from tests.support import assert_close
 
 GOALS = [1, 3]

@@ -20,13 +20,7 @@ from inout.kernels.forest import generating
 from inout.kernels.forest.arrays import ForestArrays
 from inout.kernels.forest.generating import generating_function
 from inout.series import Lanes, Points, Truncated
-from tests.oracle.forest_cases import (
-    Case,
-    Distribution,
-    case,
-    enumerate_forest,
-    with_gradient,
-)
+from tests.oracle.forest_cases import Case, Distribution, case, enumerate_forest, with_gradient
 from tests.oracle.random_forests import RandomForest, forest_from_lists, random_forest
 from tests.seeds import seeds
 from tests.support import assert_close
@@ -354,10 +348,7 @@ def deep_chain(depth: int) -> RandomForest:
 
 @pytest.mark.parametrize(
     ("lanes", "limit"),
-    [
-        (Truncated((20,)), 1e-10),
-        (Points(torch.tensor([[0.001, 0.01j, 1.0]], dtype=C128)), 1e-10),
-    ],
+    [(Truncated((20,)), 1e-10), (Points(torch.tensor([[0.001, 0.01j, 1.0]], dtype=C128)), 1e-10)],
 )
 def test_deep_forests_are_quick_and_exact(lanes: Lanes, limit: float) -> None:
     depth = 10_000

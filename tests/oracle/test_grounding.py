@@ -270,10 +270,7 @@ PROGRAMS: dict[str, tuple[list[Rule], dict[str, list[tuple[Any, bool]]]]] = {
         {"n": [((), True), ((), True), ((), False)], "f": live(1, 2)},
     ),
     "no facts at all": ([Rule(atom("goal", X), (atom("f", X),))], {"f": []}),
-    "a rule twice": (
-        [Rule(GOAL, (atom("f", X),)), Rule(GOAL, (atom("f", X),))],
-        {"f": live(1, 2)},
-    ),
+    "a rule twice": ([Rule(GOAL, (atom("f", X),)), Rule(GOAL, (atom("f", X),))], {"f": live(1, 2)}),
     "only filters": (
         [Rule(atom("goal", X), (filtered("e", X, ANY), filtered("e", ANY, X)))],
         {"e": live((1, 2), (2, 1), (3, 1), (1, 2))},
@@ -436,8 +433,7 @@ PROGRAMS: dict[str, tuple[list[Rule], dict[str, list[tuple[Any, bool]]]]] = {
         [
             Rule(atom("b", X, I, K), (atom("rule", X, S), atom("word", S, I, K))),
             Rule(
-                atom("b", X, I, K),
-                (atom("rule", X, Y, Z), atom("b", Y, I, J), atom("b", Z, J, K)),
+                atom("b", X, I, K), (atom("rule", X, Y, Z), atom("b", Y, I, J), atom("b", Z, J, K))
             ),
             Rule(GOAL, (atom("b", "s", 0, 3),)),
         ],
@@ -504,11 +500,7 @@ def test_goals_are_ordered_by_value() -> None:
 def test_facts_in_all_their_forms() -> None:
     program = Program("goal(X) += e(X, Y) * f(Y).")
     expected = None
-    for rows in (
-        [(1, 2), (3, 2)],
-        [[1, 2], [3, 2]],
-        np.array([[1, 2], [3, 2]]),
-    ):
+    for rows in ([(1, 2), (3, 2)], [[1, 2], [3, 2]], np.array([[1, 2], [3, 2]])):
         forest = program.ground({"e": rows, "f": {(2,): -0.5}})
         edges = library_edges(forest)
         assert expected is None or edges == expected
@@ -695,10 +687,6 @@ def test_progress_is_reported() -> None:
 
 def test_labels_are_what_was_derived() -> None:
     forest = Program("l([X,Y]) += e(X,Y). goal += l(S).").ground({"e": [(1, "a")]})
-    assert set(forest.labels) == {
-        Item("e", (1, "a")),
-        Item("l", ((1, "a"),)),
-        Item("goal", ()),
-    }
+    assert set(forest.labels) == {Item("e", (1, "a")), Item("l", ((1, "a"),)), Item("goal", ())}
     assert str(forest.argmax()).splitlines()[0] == "goal"
     assert 'l([1,"a"])' in forest.to_text()

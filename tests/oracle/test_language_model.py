@@ -152,10 +152,7 @@ def test_arguments():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (
-            [[0, [1, 2]]],
-            r"of label numbers\. Got \[0, \[1, 2\]\] as sequence 0",
-        ),
+        ([[0, [1, 2]]], r"of label numbers\. Got \[0, \[1, 2\]\] as sequence 0"),
         ([[0], ["a"]], "must hold sequences of label numbers"),
         (b"ab", "must be a list of sequences"),
     ],

@@ -10,16 +10,9 @@ from typing import Any
 import pytest
 
 from inout._core.errors import ArgumentError
-from inout.latent import (
-    LatentParser,
-)
+from inout.latent import LatentParser
 from inout.latent.decoding.labels import treebank_constituents
-from tests.oracle.latent_cases import (
-    Case,
-    log_of,
-    nodes,
-    random_case,
-)
+from tests.oracle.latent_cases import Case, log_of, nodes, random_case
 from tests.oracle.latent_parsing_cases import (
     METHODS,
     Truth,

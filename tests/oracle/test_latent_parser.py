@@ -17,22 +17,10 @@ from nltk.tree import Tree
 import inout
 from inout._core.errors import ArgumentError
 from inout.grammars.words import Vocabulary
-from inout.latent import (
-    LPCFG,
-    LatentGrammar,
-    LatentParser,
-    Layout,
-    TrainingSet,
-    refined_grammar,
-)
+from inout.latent import LPCFG, LatentGrammar, LatentParser, Layout, TrainingSet, refined_grammar
 from inout.latent.decoding.parser import MOST_WORDS_UNPRUNED, WIDER
 from inout.latent.graphs import chart_of_sentence
-from tests.oracle.latent_cases import (
-    Case,
-    log_of,
-    nodes,
-    random_case,
-)
+from tests.oracle.latent_cases import Case, log_of, nodes, random_case
 from tests.oracle.latent_parsing_cases import (
     METHODS,
     Truth,

@@ -13,21 +13,9 @@ from nltk.tree import Tree
 from scipy.stats import chisquare
 
 from inout._core.errors import ArgumentError
-from inout.latent import (
-    LatentParser,
-)
-from tests.oracle.latent_cases import (
-    Case,
-    nltk_tree,
-    nodes,
-    random_case,
-)
-from tests.oracle.latent_parsing_cases import (
-    Truth,
-    grammar_of,
-    parser_of,
-    skeletal_case,
-)
+from inout.latent import LatentParser
+from tests.oracle.latent_cases import Case, nltk_tree, nodes, random_case
+from tests.oracle.latent_parsing_cases import Truth, grammar_of, parser_of, skeletal_case
 from tests.seeds import seeds
 
 

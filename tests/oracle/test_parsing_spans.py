@@ -111,8 +111,7 @@ def test_a_chain_of_arcs_alone() -> None:
     case = Case(2, [(0, 1, 1)], [], [0.1], [], sentences, arcs)
     check(case)
     assert_close(
-        case.passes().log_partition(),
-        np.logaddexp.reduce([[0.85], [-0.4], [-2.0]], axis=0),
+        case.passes().log_partition(), np.logaddexp.reduce([[0.85], [-0.4], [-2.0]], axis=0)
     )
 
 

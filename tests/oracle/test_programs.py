@@ -80,10 +80,7 @@ def test_an_unknown_program_is_refused_with_a_suggestion():
 
 def test_sentence_facts():
     assert programs.sentence([]) == {"word": [], "length": [(0,)]}
-    assert programs.sentence(("x", "y")) == {
-        "word": [("x", 0, 1), ("y", 1, 2)],
-        "length": [(2,)],
-    }
+    assert programs.sentence(("x", "y")) == {"word": [("x", 0, 1), ("y", 1, 2)], "length": [(2,)]}
     pair = programs.sentence_pair(list("ab"), list("c"))
     assert pair == {
         "source": [("a", 0, 1), ("b", 1, 2)],

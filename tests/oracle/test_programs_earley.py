@@ -207,11 +207,7 @@ def test_a_cycle_that_no_parse_uses_is_harmless():
 def test_earley_predicts_only_what_the_words_before_call_for():
     """A symbol that nothing on the way to its position asks for is never looked at."""
     rules = [("S", ("a", "A")), ("A", ("b",)), ("B", ("b",)), ("B", ("a",))]
-    facts = {
-        "start": [("S",)],
-        **programs.earley_rules(rules),
-        **programs.sentence(["a", "b"]),
-    }
+    facts = {"start": [("S",)], **programs.earley_rules(rules), **programs.sentence(["a", "b"])}
     seen: list[tuple[int, int]] = []
     programs.load("earley").ground(facts, progress=lambda items, edges: seen.append((items, edges)))
     # Edges: two rules begun, two words read, two constituents, S's dot over A, the goal.

@@ -269,12 +269,7 @@ def test_counts_by_hand():
     vocabulary = Vocabulary.from_sentences(map(leaves, trees), threshold=1)
     counts = count_productions(trees, vocabulary)
     assert counts.rules == Counter(
-        {
-            ("S", ("NP", "VP")): 2,
-            ("NP", ("DT", "NN")): 1,
-            ("NP", ("NN",)): 1,
-            ("VP", ("VBD",)): 2,
-        }
+        {("S", ("NP", "VP")): 2, ("NP", ("DT", "NN")): 1, ("NP", ("NN",)): 1, ("VP", ("VBD",)): 2}
     )
     assert counts.lexicon == Counter(
         {("NN", "cat"): 2, ("DT", "UNK-INITC"): 1, ("VBD", "UNK-LC"): 1, ("VBD", "UNK-LC-ed"): 1}

@@ -144,11 +144,7 @@ class ContextChain(LabelSequence):
 
     @classmethod
     def from_lattice(
-        cls,
-        lattice: Lattice,
-        scores: Float[Tensor, " e"] | None = None,
-        *,
-        tier: str | None = None,
+        cls, lattice: Lattice, scores: Float[Tensor, " e"] | None = None, *, tier: str | None = None
     ) -> ContextChain:
         """The chains of a lattice over `Columns.chains`: [b], of the lengths that they have.
 

@@ -16,8 +16,7 @@ from inout._core.errors import ArgumentError
 
 
 def precision_recall(
-    confidences: Sequence[float] | NDArray[np.floating],
-    correct: Sequence[bool] | NDArray[np.bool_],
+    confidences: Sequence[float] | NDArray[np.floating], correct: Sequence[bool] | NDArray[np.bool_]
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
     """Precision and recall at every confidence, the most confident example first.
 
@@ -91,8 +90,7 @@ def _ends_of_ties(falling: Float[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
 
 
 def _checked(
-    confidences: Sequence[float] | NDArray[np.floating],
-    correct: Sequence[bool] | NDArray[np.bool_],
+    confidences: Sequence[float] | NDArray[np.floating], correct: Sequence[bool] | NDArray[np.bool_]
 ) -> tuple[Float[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
     given, right = np.asarray(confidences, dtype=np.float64), np.asarray(correct)
     if given.ndim != 1 or right.shape != given.shape:

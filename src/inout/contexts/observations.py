@@ -105,8 +105,7 @@ class Observations:
 def _array_rows(array: NDArray[Any]) -> list[dict[str, float]]:
     if array.ndim != 2 or array.dtype.kind not in "biuf":
         raise ArgumentError(
-            "sequences",
-            f": an array must be numbers [n, d]. Got {array.dtype} {array.shape}",
+            "sequences", f": an array must be numbers [n, d]. Got {array.dtype} {array.shape}"
         )
     return [{str(k): float(row[k]) for k in np.flatnonzero(row)} for row in array]
 

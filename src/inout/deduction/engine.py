@@ -61,10 +61,7 @@ def all_pairs(num_left: int, num_right: int, limit: int) -> tuple[Rows, Rows]:
     """(left places, right places) of the whole product, left place first."""
     if num_left * num_right > limit:
         raise JoinTooLargeError(num_left * num_right)
-    return (
-        np.repeat(np.arange(num_left), num_right),
-        np.tile(np.arange(num_right), num_left),
-    )
+    return (np.repeat(np.arange(num_left), num_right), np.tile(np.arange(num_right), num_left))
 
 
 def _pack(left: list[Rows], right: list[Rows]) -> tuple[Rows, Rows, int]:

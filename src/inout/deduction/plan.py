@@ -6,14 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from inout.deduction.checks import ready
-from inout.deduction.syntax import (
-    Argument,
-    Atom,
-    Condition,
-    Rule,
-    Variable,
-    condition_variables,
-)
+from inout.deduction.syntax import Argument, Atom, Condition, Rule, Variable, condition_variables
 
 # Estimated number of partners of a row: (atom, columns that are already bound) -> rows.
 FanOut = Callable[[Atom, tuple[int, ...]], float]

@@ -6,13 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from inout.deduction.checks import ready
-from inout.deduction.syntax import (
-    Atom,
-    ParsedProgram,
-    Rule,
-    Variable,
-    condition_variables,
-)
+from inout.deduction.syntax import Atom, ParsedProgram, Rule, Variable, condition_variables
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,7 @@ from inout.distributions.arguments import (
 )
 from inout.distributions.base import Potentials
 from inout.distributions.charts import Group, chart_forest
-from inout.distributions.trees import (
-    TreeDistribution,
-    split_places,
-    unrelated_zero,
-    used_rows,
-)
+from inout.distributions.trees import TreeDistribution, split_places, unrelated_zero, used_rows
 from inout.forest import Forest
 from inout.forest.labels import BlockLabels
 from inout.kernels.spans import op
@@ -183,12 +178,7 @@ class SpanTree(TreeDistribution):
         """
         b, n, s = self.size
         items = BlockLabels(
-            {
-                "log_potentials": (b, n, n, s),
-                "label": (b, n, n),
-                "beta": (b, n, n),
-                "goal": (b,),
-            }
+            {"log_potentials": (b, n, n, s), "label": (b, n, n), "beta": (b, n, n), "goal": (b,)}
         )
         # No edge uses the padding, but a forest refuses NaN anywhere.
         relations = {"log_potentials": self._masked(self.potentials)}

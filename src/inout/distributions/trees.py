@@ -14,12 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
-from inout.distributions.arguments import (
-    Lengths,
-    checked_lengths,
-    checked_range,
-    refuse_misfits,
-)
+from inout.distributions.arguments import Lengths, checked_lengths, checked_range, refuse_misfits
 from inout.distributions.base import Potentials, StructuredDistribution
 from inout.forest import Forest
 from inout.kernels.spans import op as spans

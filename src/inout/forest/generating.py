@@ -87,9 +87,7 @@ class _Rows:
 
 
 def generating_function(
-    forest: Forest,
-    values: Inexact[Tensor, "k v"],
-    weights: Callable[[], Tensor] | None = None,
+    forest: Forest, values: Inexact[Tensor, "k v"], weights: Callable[[], Tensor] | None = None
 ) -> Generating:
     """The generating function of additive functions under the distribution of each goal.
 

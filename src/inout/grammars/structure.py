@@ -106,10 +106,7 @@ def unary_cycles(table: RuleTable) -> tuple[UnaryCycle, ...]:
 
 
 def _shortest_cycle(
-    start: int,
-    sources: NDArray[np.int32],
-    targets: NDArray[np.int32],
-    rules: NDArray[np.int64],
+    start: int, sources: NDArray[np.int32], targets: NDArray[np.int32], rules: NDArray[np.int64]
 ) -> tuple[int, ...]:
     """The rules along a shortest way from a node of a component back to it."""
     edges: dict[int, list[tuple[int, int]]] = {}

@@ -55,8 +55,7 @@ class SkeletalTrees:
             offsets.append(len(rows))
         if skeleton is None:
             skeleton = Skeleton.of(
-                (row for row in rows if len(row) == 3),
-                (row for row in rows if len(row) == 2),
+                (row for row in rows if len(row) == 3), (row for row in rows if len(row) == 2)
             )
         labels, rules = _numbers(rows, skeleton)
         leaf = np.fromiter((len(row) == 2 for row in rows), np.bool_, len(rows))

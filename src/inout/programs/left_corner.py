@@ -17,8 +17,7 @@ MAX_STEPS = 200
 
 
 def left_corner_closure(
-    rule: Facts | Mapping[tuple[Value, ...], float],
-    total: Mapping[str, float] | None = None,
+    rule: Facts | Mapping[tuple[Value, ...], float], total: Mapping[str, float] | None = None
 ) -> dict[str, Facts]:
     """The facts total(X) and corner(X,Y) of the program `prefix_probability`.
 

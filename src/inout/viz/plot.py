@@ -236,10 +236,7 @@ def _check(
 
 
 def _span(
-    name: str,
-    given: tuple[float, float] | None,
-    values: Sequence[float],
-    rounded: bool = False,
+    name: str, given: tuple[float, float] | None, values: Sequence[float], rounded: bool = False
 ) -> tuple[float, float]:
     """The range of an axis: by default that of the values, and never empty."""
     if given is not None:

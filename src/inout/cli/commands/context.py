@@ -206,12 +206,7 @@ def tag(
         line.say("tagging")
         found = tagging.begun(loaded, files, read_as or tagging.form_of(loaded), size)
     tagging.print_answers(
-        loaded,
-        found,
-        as_json=as_json,
-        confidence=confidence,
-        marginals=marginals,
-        least=at_least,
+        loaded, found, as_json=as_json, confidence=confidence, marginals=marginals, least=at_least
     )
 
 

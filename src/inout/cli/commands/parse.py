@@ -91,12 +91,7 @@ def parse(
         given, grammar = [grammar, *given], None
     with status() as line:
         from inout.cli.grammars.answers import Request
-        from inout.cli.grammars.loading import (
-            check_model,
-            is_model,
-            load_grammar,
-            read_sentences,
-        )
+        from inout.cli.grammars.loading import check_model, is_model, load_grammar, read_sentences
         from inout.io.files import check_writable
 
         if html is not None:

@@ -89,12 +89,7 @@ def evaluate(
 
 
 def put(
-    results: Sequence[Result],
-    precision: float,
-    *,
-    as_json: bool,
-    html: str | None,
-    svg: str | None,
+    results: Sequence[Result], precision: float, *, as_json: bool, html: str | None, svg: str | None
 ) -> None:
     """Write the requested files and print the results."""
     # Files first: the reader of stdout may stop early.

@@ -58,9 +58,7 @@ def need_labels(sequence: TaggedSequence) -> list[str]:
     """The labels of a sequence; an error if it has none."""
     if sequence.labels is None:
         raise FileError(
-            "sequences must have labels. Got one without",
-            file=sequence.source,
-            line=sequence.line,
+            "sequences must have labels. Got one without", file=sequence.source, line=sequence.line
         )
     return sequence.labels
 

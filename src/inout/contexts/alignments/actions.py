@@ -118,10 +118,7 @@ def _plan(length: int, letters: int, most_letters: int, many_to_many: bool) -> C
 
 
 def alignment_streams(
-    inputs: int,
-    letters: int,
-    letter_lengths: Iterable[int],
-    edge_lengths: Iterable[int],
+    inputs: int, letters: int, letter_lengths: Iterable[int], edge_lengths: Iterable[int]
 ) -> Streams:
     """Two streams: the letters of the output, and the edges with the symbols of the input.
 

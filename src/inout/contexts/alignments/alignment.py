@@ -52,11 +52,7 @@ class Alignment:
             )
 
     @staticmethod
-    def from_steps(
-        input: Iterable[str],
-        output: Iterable[str],
-        steps: Iterable[Edge],
-    ) -> Alignment:
+    def from_steps(input: Iterable[str], output: Iterable[str], steps: Iterable[Edge]) -> Alignment:
         """The alignment whose edges are the sums of the steps, the first of them (1, 1)."""
         at, edges = (-1, -1), []
         for step in steps:

@@ -206,10 +206,7 @@ class AlignmentModel:
         return np.concatenate(found) if found else np.zeros(0)
 
     def _alignments(
-        self,
-        inputs: Sequence[Sequence[str]],
-        lattice: Lattice,
-        best: tuple[Numbers, Numbers, Any],
+        self, inputs: Sequence[Sequence[str]], lattice: Lattice, best: tuple[Numbers, Numbers, Any]
     ) -> Iterator[Alignment | None]:
         edges, offsets, _ = best
         actions = lattice.actions(edges).tolist()

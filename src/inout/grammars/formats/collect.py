@@ -48,9 +48,7 @@ class Collector(TableBuilder):
         else:
             line = self._source.line_number(self._places[first])
             raise self._source.error(
-                place,
-                f"duplicate rule, already on line {line}",
-                Remedy.ADD_DUPLICATES,
+                place, f"duplicate rule, already on line {line}", Remedy.ADD_DUPLICATES
             )
 
     def declare_start(self, name: str, place: int) -> None:
@@ -74,8 +72,7 @@ class Collector(TableBuilder):
             start, place = self._declared
             if self._nonterminals.get(start) not in lefts:
                 raise self._source.error(
-                    place,
-                    f"the start symbol {start} has no rule; expected the left side of a rule",
+                    place, f"the start symbol {start} has no rule; expected the left side of a rule"
                 )
         elif first_is_start:
             assert self._first_lhs is not None

@@ -134,10 +134,7 @@ def edge_probabilities(arrays: ForestArrays, values: Values) -> Float[Tensor, " 
 
 
 def tangent(
-    arrays: ForestArrays,
-    values: Values,
-    seeds: Float[Tensor, " v"],
-    direction: Float[Tensor, " v"],
+    arrays: ForestArrays, values: Values, seeds: Float[Tensor, " v"], direction: Float[Tensor, " v"]
 ) -> tuple[Float[Tensor, " v"], Float[Tensor, " v"]]:
     """Derivatives (log values, counts) when the log-weights move along `direction`.
 
@@ -149,11 +146,7 @@ def tangent(
     pivots, means = torch.zeros_like(log_dots), torch.zeros_like(log_dots)
     for level in levels:
         edges = [
-            (
-                group.heads + level.first,
-                _shares(level, group, values),
-                log_dots[group.tails].sum(1),
-            )
+            (group.heads + level.first, _shares(level, group, values), log_dots[group.tails].sum(1))
             for group in level.groups
         ]
         for heads, shares, dots in edges:

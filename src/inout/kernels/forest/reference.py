@@ -85,10 +85,7 @@ def reference_generating_function(
 
 
 def _means(
-    arrays: ForestArrays,
-    shares: Float[Tensor, " e"],
-    values: Inexact[Tensor, "k v"],
-    shift: float,
+    arrays: ForestArrays, shares: Float[Tensor, " e"], values: Inexact[Tensor, "k v"], shift: float
 ) -> Inexact[Tensor, "k v"]:
     """The mean of each function below each item, moved by `shift` below derived ones."""
     means = values.clone()

@@ -109,9 +109,7 @@ def _empty(num_columns: int, room: selection.Bounds, features: int) -> tuple[Nod
             rows=np.empty((room.slots, features), np.int64),
         ),
         Edges(
-            offsets=offsets(),
-            targets=np.empty(room.edges, np.int32),
-            scores=np.empty(room.edges),
+            offsets=offsets(), targets=np.empty(room.edges, np.int32), scores=np.empty(room.edges)
         ),
     )
 

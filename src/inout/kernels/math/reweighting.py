@@ -51,9 +51,7 @@ class _Reweighted(torch.autograd.Function):
         return of_x, of_potentials
 
 
-def shares(
-    logits: Float[Tensor, "... m"],
-) -> tuple[Float[Tensor, "... m"], Float[Tensor, ...]]:
+def shares(logits: Float[Tensor, "... m"]) -> tuple[Float[Tensor, "... m"], Float[Tensor, ...]]:
     """exp(logits) divided by their sum, and the log of the sum; 0 and −inf if all are −inf."""
     top = logits.amax(-1, keepdim=True)
     top = torch.where(top == -torch.inf, 0.0, top)

@@ -7,12 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from inout.kernels.limits import (
-    SPARSE_LOG_GROWTH,
-    SPARSE_RAISED,
-    SPARSE_SLACK,
-    SPARSE_SPECK,
-)
+from inout.kernels.limits import SPARSE_LOG_GROWTH, SPARSE_RAISED, SPARSE_SLACK, SPARSE_SPECK
 from inout.kernels.sparse.cpu import prefix
 from inout.kernels.sparse.cpu.passes import ParsingPasses
 

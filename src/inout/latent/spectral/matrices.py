@@ -14,11 +14,7 @@ Matrix = Any  # a sparse array of scipy
 
 
 def feature_matrix(
-    keys: Sequence[Numbers],
-    weights: Vector,
-    *,
-    fewest: float = 0.0,
-    scaling: float | None = None,
+    keys: Sequence[Numbers], weights: Vector, *, fewest: float = 0.0, scaling: float | None = None
 ) -> Matrix:
     """The feature vectors [n d] of n nodes: a constant, and an indicator for each key of each row.
 

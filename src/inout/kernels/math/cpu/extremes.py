@@ -40,10 +40,7 @@ def _codes(floats: Any, ints: Any) -> _Codes:
     return _Codes(floats, ints, sign, ints(rest), *codes, floats(np.nan))
 
 
-_OF = {
-    types.float32: _codes(np.float32, np.int32),
-    types.float64: _codes(np.float64, np.int64),
-}
+_OF = {types.float32: _codes(np.float32, np.int32), types.float64: _codes(np.float64, np.int64)}
 
 
 def largest(values):

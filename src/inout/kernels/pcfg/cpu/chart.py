@@ -80,12 +80,7 @@ class Chart:
     """
 
     def __init__(
-        self,
-        weights: Weights,
-        scales: Scales,
-        lengths: Array,
-        tiny: float,
-        floor: float = 0.0,
+        self, weights: Weights, scales: Scales, lengths: Array, tiny: float, floor: float = 0.0
     ) -> None:
         self.weights, self.lengths = weights, lengths
         b, n, _ = weights.words.shape

@@ -25,14 +25,7 @@ from inout.kernels.sparse.cpu.arithmetic import (
     word_scale,
     zero,
 )
-from inout.kernels.sparse.cpu.chart import (
-    NOTHING,
-    bar,
-    barred,
-    left_base,
-    right_base,
-    row_of,
-)
+from inout.kernels.sparse.cpu.chart import NOTHING, bar, barred, left_base, right_base, row_of
 
 
 @inner

@@ -12,14 +12,7 @@ import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.sparse.arrays import Problem, Ways
-from inout.kernels.sparse.cpu.chart import (
-    NONE,
-    Chart,
-    row_of,
-    splits_of,
-    value_above,
-    value_below,
-)
+from inout.kernels.sparse.cpu.chart import NONE, Chart, row_of, splits_of, value_above, value_below
 
 
 class Search(NamedTuple):
