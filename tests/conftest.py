@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,10 @@ import torch  # noqa: E402
 from tests import typechecking  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
+
+# Kept also where PYTHONDONTWRITEBYTECODE is set, since all modules are rewritten for the tests
+# (assertions, annotations), and that takes each worker more than ten seconds.
+sys.dont_write_bytecode = False
 
 # INOUT_TYPECHECK=0 runs the package as its users do (and gives shorter tracebacks).
 if os.environ.get("INOUT_TYPECHECK", "1") != "0":
@@ -46,6 +52,17 @@ def pytest_configure(config: pytest.Config) -> None:
     few = seeds.examples(chosen.max_examples)
     settings.register_profile("tier", parent=chosen, max_examples=few)
     settings.load_profile("tier")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Without looking for garbage in what modules and tests leave: all of it stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
