@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from inout import em
 from inout.latent.clustering import clustered_model
 from inout.latent.model import LPCFG
-from inout.latent.smoothing import smoothed
-from inout.latent.starts import latent_sizes, random_model, split, treebank_model
+from inout.latent.starts import latent_sizes, random_model, smoothed, split, treebank_model
 from inout.latent.trees import SkeletalTrees
 from inout.learning import Additive
 from tests.oracle.latent_trees import random_trees, seeded

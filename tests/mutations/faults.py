@@ -225,7 +225,7 @@ ABOVE = (
     ),
     Fault(
         "deduction-beam-keeps-the-lightest",
-        file="deduction/beam.py",
+        file="deduction/relation.py",
         function="Beam.select",
         text="np.argsort(-self._grown",
         instead="np.argsort(self._grown",
@@ -265,7 +265,7 @@ ABOVE = (
     ),
     Fault(
         "grammars-precision-of-the-gold-brackets",
-        file="grammars/treebank/scores.py",
+        file="grammars/treebank/scoring.py",
         function="Scores.precision",
         text='self._sum("found")',
         instead='self._sum("gold")',

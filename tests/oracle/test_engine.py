@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from inout.deduction import engine
-from inout.deduction.values import FIRST_PAIR, FIRST_STRING
+from inout.deduction.facts import FIRST_PAIR, FIRST_STRING
 
 # Ranges of key columns: dense, sparse, and so wide that three do not fit into one integer.
 RANGES = {

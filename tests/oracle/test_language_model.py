@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from inout._core.errors import ArgumentError
-from inout.contexts.language_model import NGramLanguageModel
-from inout.contexts.sequences import checked_sequences
+from inout.contexts.language_model import NGramLanguageModel, checked_sequences
 from tests.support import assert_close
 
 BOS, END = "BOS", "END"

@@ -11,7 +11,7 @@ import pytest
 
 from inout._core.errors import ArgumentError
 from inout.latent import LatentParser
-from inout.latent.decoding.labels import treebank_constituents
+from inout.latent.decoding.best_trees import treebank_constituents
 from tests.oracle.latent_cases import Case, log_of, nodes, random_case
 from tests.oracle.latent_parsing_cases import (
     METHODS,

@@ -16,8 +16,7 @@ from inout.latent.clustering import cluster_nodes, clustered_model
 from inout.latent.layout import Layout
 from inout.latent.model import LPCFG
 from inout.latent.skeleton import Skeleton
-from inout.latent.smoothing import smoothed
-from inout.latent.starts import latent_sizes, random_model, split, treebank_model
+from inout.latent.starts import latent_sizes, random_model, smoothed, split, treebank_model
 from inout.latent.trees import SkeletalTrees
 from inout.learning import GenerativeModel
 from tests.oracle.latent_trees import enumerated, random_parameters, random_trees, seeded

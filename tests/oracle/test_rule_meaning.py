@@ -10,7 +10,7 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from inout._core.errors import ProgramError
-from inout.deduction.checks import isolate
+from inout.deduction.desugar import isolate
 from inout.deduction.syntax import (
     Argument,
     BinaryOperation,

@@ -12,8 +12,8 @@ from inout import InoutError
 from inout.latent.spectral import vectors
 from inout.latent.spectral.estimation import fit_spectral
 from inout.latent.spectral.features import Features, left_rule, parent_rule, rule, sibling_rule
+from inout.latent.spectral.moments import Shrinkage
 from inout.latent.spectral.projection import CrossMoments, decompose
-from inout.latent.spectral.shrinkage import Shrinkage
 from inout.latent.trees import SkeletalTrees
 from tests.oracle.spectral_cases import (
     SIZES,

@@ -13,7 +13,7 @@ from inout.grammars import Markovisation
 from inout.latent.spectral import features as library
 from inout.latent.spectral.features import DEFAULT
 from inout.latent.spectral.heads import PENN, HeadTable, head_leaves
-from inout.latent.spectral.matrices import feature_matrix
+from inout.latent.spectral.projection import feature_matrix
 from inout.latent.treebank import skeletal_trees
 from inout.latent.trees import SkeletalTrees
 from tests.support import assert_close

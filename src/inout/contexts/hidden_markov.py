@@ -16,8 +16,7 @@ from torch import Tensor
 from inout._core.checks import as_log_weights, at_least
 from inout._core.errors import ArgumentError
 from inout.contexts.fixed_contexts import FixedContexts, add_counts
-from inout.contexts.language_model import NGramLanguageModel
-from inout.contexts.sequences import checked_sequences
+from inout.contexts.language_model import NGramLanguageModel, checked_sequences
 from inout.distributions.arguments import refuse_bad_values
 from inout.kernels.lattice.arrays import Columns
 from inout.kernels.lattice.histories import Histories

@@ -15,6 +15,7 @@ from torch import Tensor
 from inout._core.errors import ArgumentError
 from inout._core.lazy import lazy_property
 from inout.contexts.chain import ContextChain
+from inout.contexts.exactness import Refined, refined
 from inout.contexts.history_features import (
     HistoryFeature,
     checked_features,
@@ -23,7 +24,6 @@ from inout.contexts.history_features import (
     ties,
 )
 from inout.contexts.observations import Observations, Position, Sequences
-from inout.contexts.refinement import Refined, refined
 from inout.contexts.settings import Settings
 from inout.io.models import made_of, read_model, write_model
 from inout.kernels.lattice.arrays import Columns, Targets

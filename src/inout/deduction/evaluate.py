@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from inout._core.errors import GroundingError
 from inout.deduction.engine import all_pairs, match_rows
+from inout.deduction.facts import FIRST_STRING, INTEGER_LIMIT, Codes, Vocabulary
 from inout.deduction.plan import ConditionStep, JoinStep, Plan
 from inout.deduction.relation import View
 from inout.deduction.syntax import (
@@ -24,7 +25,6 @@ from inout.deduction.syntax import (
     PairEquation,
     Variable,
 )
-from inout.deduction.values import FIRST_STRING, INTEGER_LIMIT, Codes, Vocabulary
 
 COMPARE = {
     "=": np.equal,

@@ -12,21 +12,20 @@ import torch
 from numpy.typing import NDArray
 
 from inout._core.errors import ArgumentError, GroundingError, Remedy
-from inout.deduction.beam import Beam
 from inout.deduction.engine import JoinTooLargeError
 from inout.deduction.evaluate import evaluate_rule
-from inout.deduction.facts import Facts
-from inout.deduction.plan import Plan, make_plan
-from inout.deduction.relation import EdgeChunk, Part, Relation, View
-from inout.deduction.strata import (
+from inout.deduction.facts import Facts, Vocabulary
+from inout.deduction.plan import (
+    Plan,
     Stratum,
     existential_filters,
+    make_plan,
     repeats_edges,
     stratify,
     weighted_relations,
 )
+from inout.deduction.relation import Beam, EdgeChunk, Part, Relation, View
 from inout.deduction.syntax import Atom, ParsedProgram, Rule
-from inout.deduction.values import Vocabulary
 from inout.forest import Forest, Item
 from inout.forest.assembly import assemble
 from inout.forest.labels import LazyLabels

@@ -14,9 +14,14 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedToken, VisitError
 from lark.visitors import Transformer_NonRecursive, v_args
 
 from inout._core.errors import ProgramError
-from inout.deduction.checks import arity_mistakes, order_conditions, refuse_anonymous_head
 from inout.deduction.complaints import complain_about_character, complain_about_token
-from inout.deduction.desugar import Mistake, desugar
+from inout.deduction.desugar import (
+    Mistake,
+    arity_mistakes,
+    desugar,
+    order_conditions,
+    refuse_anonymous_head,
+)
 from inout.deduction.syntax import (
     ArithmeticOperator,
     BinaryOperation,

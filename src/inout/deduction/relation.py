@@ -1,13 +1,17 @@
-"""`Relation`: the rows of one relation while a program is being grounded."""
+"""`Relation`: the rows of a relation while a program is grounded; `Beam`: the heaviest."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from inout._core.checks import at_least
+from inout.deduction.facts import Facts
 from inout.kernels.math.interning import RowTable
 
 Part = Literal["old", "new", "all"]
@@ -67,3 +71,60 @@ class EdgeChunk:
     head: Relation
     heads: NDArray[np.int32]  # [n]
     tails: tuple[tuple[Relation, NDArray[np.int32]], ...]  # [n] each
+
+
+@dataclass
+class Beam:
+    """Tracks inside weights while a program is grounded, and drops items outside the beam.
+
+    Weights of an item count the edges found up to the round in which it first appears; a beam is
+    meant for relations whose items are complete by then, such as the states of an automaton.
+    """
+
+    widths: dict[str, int]
+    fact_weights: NDArray[np.float64] = field(init=False)
+    weights: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, width in self.widths.items():
+            at_least(f"beam[{name!r}]", width, 1)
+
+    def start(
+        self,
+        derived: Mapping[str, Relation],
+        facts: Mapping[str, Facts],
+        axiom_rows: NDArray[np.int64],
+    ) -> None:
+        """Take up the weights of the facts."""
+        if not self.widths:
+            return
+        chained = [f.log_weights.detach().double().cpu() for f in facts.values()]
+        self.fact_weights = torch.cat(chained).numpy()[axiom_rows] if chained else np.empty(0)
+        self.weights = {name: np.empty(0) for name in derived}
+
+    def _grown(self, relation: Relation) -> NDArray[np.float64]:
+        known = self.weights[relation.name]
+        missing = len(relation) - len(known)
+        if missing:
+            known = np.concatenate([known, np.full(missing, -np.inf)])
+            self.weights[relation.name] = known
+        return known
+
+    def add(self, chunk: EdgeChunk) -> None:
+        """Add the weights of new edges to their heads."""
+        if not self.widths:
+            return
+        total = np.zeros(len(chunk.heads))
+        for relation, rows in chunk.tails:
+            total += (self.fact_weights if relation.given else self._grown(relation))[rows]
+        np.logaddexp.at(self._grown(chunk.head), chunk.heads, total)
+
+    def select(self, relations: list[Relation]) -> None:
+        """Drop the items found in this round beyond the width of their relation's beam."""
+        for relation in relations:
+            width = self.widths.get(relation.name)
+            fresh = np.arange(relation.seen, len(relation))
+            if width is None or len(fresh) <= width:
+                continue
+            heaviest_first = np.argsort(-self._grown(relation)[fresh], kind="stable")
+            relation.dropped.update(fresh[heaviest_first[width:]].tolist())

@@ -1,8 +1,9 @@
-"""Single derivations of a forest: the best, the k best, all in order, the least risky."""
+"""Single derivations of a forest: the best, the k best, all in order, the least risky, samples."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,10 +11,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from inout._core.errors import ForestError
+from inout._core.randomness import random_seed
 from inout.forest.derivation import Derivation, Derivations
 from inout.forest.expectations import as_item_values
 from inout.kernels.forest import kbest as kernel
+from inout.kernels.forest import op
 from inout.kernels.forest.cpu.kbest import ScoredForest
+from inout.kernels.forest.cpu.sample import Tables
+from inout.kernels.forest.sample import alias_tables, sample
 
 if TYPE_CHECKING:
     from inout.forest.forest import Forest
@@ -30,12 +36,6 @@ def kbest(forest: Forest, goal: int, k: int, best: ScoredForest | None = None) -
     """The k heaviest derivations of an item; `best` saves a pass where there are many goals."""
     log_weights, offsets, edges = kernel.kbest(best or viterbi(forest), goal, k)
     return Derivations(forest, goal, offsets, edges, log_weights)
-
-
-def argmax(forest: Forest, goal: int, best: ScoredForest) -> Derivation | None:
-    """The heaviest derivation of an item."""
-    found = kbest(forest, goal, 1, best)
-    return found[0] if len(found) else None
 
 
 def derivations(forest: Forest, goal: int) -> Iterator[Derivation]:
@@ -63,19 +63,50 @@ def min_risk(forest: Forest, gain: Any | None) -> list[Derivation | None]:
 
 
 def _min_risk(forest: Forest, goals: Tensor, gain: Any | None) -> list[Derivation | None]:
-    num_axioms = forest.arrays.num_axioms
     with torch.no_grad():
         counts = forest._item_counts(goals)
         if gain is None:
-            gains = (torch.arange(forest.num_items) >= num_axioms).to(counts)
+            gains = (torch.arange(forest.num_items) >= forest.arrays.num_axioms).to(counts)
         else:
             gains = as_item_values(forest, gain)
         # Impossible items must not be chosen, whatever their gain.
         scores = torch.where(counts > 0, gains * counts, -torch.inf).double().cpu().numpy()
     best = viterbi(forest, scores)
-    chosen = []
-    for goal in goals.tolist():
-        _, offsets, edges = kernel.kbest(best, goal, 1)
-        found = Derivations(forest, goal, offsets, edges)
-        chosen.append(found[0] if len(found) else None)
-    return chosen
+    # Only the edges count: the log-weights are those of the forest, not these scores.
+    found = [Derivations(forest, goal, *kernel.kbest(best, goal, 1)[1:]) for goal in goals.tolist()]
+    return [next(iter(trees), None) for trees in found]
+
+
+@dataclass(frozen=True, eq=False)
+class LocalForest:
+    """Edge probabilities given their heads (equations 17-18 of Eisner 2016) with alias tables.
+
+    A sample takes O(1) at every node (Vose 1991), whatever the number of edges of its item.
+    """
+
+    forest: Forest
+    probabilities: NDArray[np.float64]  # [e]
+    tables: Tables
+
+    @staticmethod
+    def of(forest: Forest) -> LocalForest:
+        """The normalised forest: two passes over the edges."""
+        weights = forest.item_weights.detach()
+        shares = op.edge_probabilities(forest.arrays, weights, forest.tier).cpu().numpy()
+        return LocalForest(forest, shares, alias_tables(forest.arrays.edge_offsets, shares))
+
+    def sample(self, goal: int, n: int, generator: torch.Generator | None = None) -> Derivations:
+        """n independent derivations of the item `goal`; see `Forest.sample`."""
+        arrays, seed = self.forest.arrays, random_seed(generator)
+        if n and not self._derivable(goal):
+            raise ForestError(f"{self.forest.labels[goal]} has no derivation to sample")
+        roots = np.full(n, goal, dtype=np.int64)
+        offsets, edges = sample(arrays.structure, self.tables, roots, seed)
+        return Derivations(self.forest, goal, offsets, edges)
+
+    def _derivable(self, goal: int) -> bool:
+        arrays = self.forest.arrays
+        if goal < arrays.num_axioms:
+            return bool(self.forest.log_weights[goal] > -torch.inf)
+        first, last = arrays.edge_offsets[goal], arrays.edge_offsets[goal + 1]
+        return bool(self.probabilities[first:last].any())

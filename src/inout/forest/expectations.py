@@ -1,13 +1,16 @@
-"""Entropy, expectations and covariances, from derivatives of log Z."""
+"""Expected counts by label; entropy, expectations and covariances, from derivatives of log Z."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Inexact
+from numpy.typing import NDArray
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
@@ -128,6 +131,14 @@ def covariance(forest: Forest, f: Any, g: Any) -> Float[Tensor, "*g"]:
     return _for_each_goal(forest, terms)
 
 
+def item_and_edge_posteriors(forest: Forest) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Expected counts of items [v] and of edges [e], outside any graph."""
+    with torch.no_grad():
+        counts = forest.expected_counts().double().cpu().numpy()
+        shares = op.edge_probabilities(forest.arrays, forest.item_weights, forest.tier)
+    return counts, shares.cpu().numpy() * counts[forest.arrays.heads]
+
+
 def local_probabilities(forest: Forest) -> Float[Tensor, " e"]:
     """exp(sum of log tails - log head) for each edge."""
     arrays, device = forest.arrays, forest.log_weights.device
@@ -145,3 +156,33 @@ def local_probabilities(forest: Forest) -> Float[Tensor, " e"]:
     # Large logarithms are rounded coarsely: without this the shares of a head miss 1 by as much.
     totals = shares.new_zeros(arrays.num_items).index_add(0, heads, shares)[heads]
     return (shares / torch.where(dead, 1.0, totals)).to(forest.log_weights.dtype)
+
+
+class Marginals(Mapping[Hashable, float]):
+    """Expected count of each item by label; `tensor` [v] holds them by number, with gradient.
+
+    Items with the same label (a fact given twice) are added up.
+    """
+
+    def __init__(self, labels: Sequence[Hashable], tensor: Float[Tensor, " v"]) -> None:
+        self.labels, self.tensor = labels, tensor
+
+    @cached_property
+    def _by_label(self) -> dict[Hashable, float]:
+        table: dict[Hashable, float] = {}
+        for label, count in zip(self.labels, self.tensor.tolist(), strict=True):
+            table[label] = table.get(label, 0.0) + count
+        return table
+
+    def __getitem__(self, label: Hashable) -> float:
+        return self._by_label[label]
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return iter(self._by_label)
+
+    def __len__(self) -> int:
+        return len(self._by_label)
+
+    def __repr__(self) -> str:
+        rows = ", ".join(f"{label}: {count:.4g}" for label, count in list(self.items())[:6])
+        return f"Marginals({{{rows}{', …' if len(self) > 6 else ''}}})"

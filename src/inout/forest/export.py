@@ -1,23 +1,31 @@
-"""Forests as JSON and as Graphviz text."""
+"""Forests as JSON, as Graphviz text, and as pictures in text and HTML."""
 
 from __future__ import annotations
 
+import heapq
 import json
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from inout._core.checks import as_log_weights
 from inout._core.errors import ArgumentError, FileError
 from inout.forest.assembly import assemble
+from inout.forest.expectations import item_and_edge_posteriors
 from inout.forest.labels import Item
+from inout.kernels.forest.arrays import ForestArrays
+from inout.viz import Graph, HyperEdge, Node
 
 if TYPE_CHECKING:
     from inout.forest.forest import Forest
 
 FORMAT = "inout forest 1"
+# Larger forests are cut down before labels are made; nobody reads more in a picture.
+MOST_ITEMS = 400
+MOST_EDGES_OF_AN_ITEM = 32
 
 
 def to_json(forest: Forest) -> str:
@@ -27,16 +35,11 @@ def to_json(forest: Forest) -> str:
         "format": FORMAT,
         "items": [_write_label(label) for label in forest.labels],
         "relations": {
-            name: [_write_number(w) for w in weights.detach().double().tolist()]
+            name: [w if w > -torch.inf else "-inf" for w in weights.detach().double().tolist()]
             for name, weights in forest.relations.items()
         },
         "axiom_rows": forest.axiom_rows.tolist(),
-        "edges": [
-            [int(head), arrays.tails[first:last].tolist()]
-            for head, first, last in zip(
-                arrays.heads, arrays.tail_offsets[:-1], arrays.tail_offsets[1:], strict=True
-            )
-        ],
+        "edges": [[head, _tails(arrays, e)] for e, head in enumerate(arrays.heads.tolist())],
         "goals": arrays.goals.tolist(),
         "single_goal": forest.single_goal,
     }
@@ -77,10 +80,6 @@ def from_json(document: str) -> dict[str, Any]:
         raise FileError(f"this is not a forest written by to_json: {error!r}") from error
 
 
-def _write_number(number: float) -> float | str:
-    return number if number > -torch.inf else "-inf"
-
-
 def _write_label(label: Hashable) -> Any:
     if isinstance(label, Item):
         return {"relation": label.relation, "arguments": list(label.arguments)}
@@ -89,14 +88,8 @@ def _write_label(label: Hashable) -> Any:
 
 def _read_label(label: Any) -> Hashable:
     if isinstance(label, dict):
-        return Item(label["relation"], tuple(_read_value(v) for v in label["arguments"]))
-    return _read_value(label)
-
-
-def _read_value(value: Any) -> Hashable:
-    if isinstance(value, list):
-        return tuple(_read_value(v) for v in value)
-    return value  # type: ignore[no-any-return]
+        return Item(label["relation"], tuple(map(_read_label, label["arguments"])))
+    return tuple(map(_read_label, label)) if isinstance(label, list) else label
 
 
 def to_graphviz(forest: Forest) -> str:
@@ -112,9 +105,58 @@ def to_graphviz(forest: Forest) -> str:
     for edge, head in enumerate(arrays.heads.tolist()):
         lines.append(f"  e{edge} [shape=point];")
         lines.append(f"  i{head} -> e{edge} [arrowhead=none];")
-        first, last = arrays.tail_offsets[edge], arrays.tail_offsets[edge + 1]
         lines.extend(
             f'  e{edge} -> i{tail} [taillabel="{k}"];'
-            for k, tail in enumerate(arrays.tails[first:last].tolist(), 1)
+            for k, tail in enumerate(_tails(arrays, edge), 1)
         )
     return "\n".join([*lines, "}"]) + "\n"
+
+
+def as_graph(forest: Forest, max_items: int = MOST_ITEMS) -> Graph:
+    """The part of the forest met first from the goals along its likeliest edges."""
+    arrays = forest.arrays
+    counts, posteriors = item_and_edge_posteriors(forest)
+    shown = _likeliest_items(arrays, posteriors, max_items)
+    level = np.searchsorted(arrays.level_offsets, shown, side="right") - 1
+    kinds = ["axiom" if item < arrays.num_axioms else "item" for item in shown]
+    nodes = [
+        Node(item, str(forest.labels[item]), kind, float(counts[item]), int(height))
+        for item, kind, height in zip(shown, kinds, level, strict=True)
+    ]
+    visible = set(shown)
+    edges = [
+        HyperEdge(item, tails, float(posteriors[edge]))
+        for item in shown
+        for edge in _likeliest_edges(arrays, posteriors, item)
+        if visible.issuperset(tails := _tails(arrays, edge))
+    ]
+    goals = arrays.goals.tolist()
+    return Graph(nodes, edges, goals, arrays.num_items, arrays.num_edges)
+
+
+def _tails(arrays: ForestArrays, edge: int) -> tuple[int, ...]:
+    first, last = arrays.tail_offsets[edge], arrays.tail_offsets[edge + 1]
+    return tuple(arrays.tails[first:last].tolist())
+
+
+def _likeliest_edges(arrays: ForestArrays, posteriors: NDArray[np.float64], item: int) -> list[int]:
+    first, last = arrays.edge_offsets[item], arrays.edge_offsets[item + 1]
+    best = np.argsort(-posteriors[first:last], kind="stable")[:MOST_EDGES_OF_AN_ITEM]
+    return sorted((first + best).tolist())
+
+
+def _likeliest_items(
+    arrays: ForestArrays, posteriors: NDArray[np.float64], max_items: int
+) -> list[int]:
+    """At most `max_items` items, best first search from the goals, in topological order."""
+    waiting = [(-np.inf, goal) for goal in arrays.goals.tolist()]
+    found: set[int] = set()
+    while waiting and len(found) < max_items:
+        _, item = heapq.heappop(waiting)
+        if item in found:
+            continue
+        found.add(item)
+        for edge in _likeliest_edges(arrays, posteriors, item):
+            for tail in _tails(arrays, edge):
+                heapq.heappush(waiting, (-float(posteriors[edge]), tail))
+    return sorted(found | set(arrays.goals.tolist()))

@@ -13,16 +13,17 @@ from torch import Tensor
 
 from inout._core.checks import as_log_weights, at_least
 from inout._core.errors import ArgumentError, ForestError
-from inout.forest import batching, decoding, expectations, export, generating, pictures, pruning
+from inout.forest import assembly, decoding, expectations, export, generating
+from inout.forest.decoding import LocalForest
 from inout.forest.derivation import Derivation, Derivations
-from inout.forest.local import LocalForest
-from inout.forest.marginals import Marginals
+from inout.forest.expectations import Marginals
 from inout.kernels.forest import op
 from inout.kernels.forest.arrays import ForestArrays
 from inout.kernels.forest.reference import reference_inside
 from inout.kernels.tiers import Tier
 from inout.semirings import Counting, CountOverflowError, Semiring
 from inout.series import Histogram, Moments, as_lists, histogram, moments
+from inout.viz import page, svg, text
 
 Elements = TypeVar("Elements")
 Additive = Tensor | Mapping[str, Any] | Callable[[Hashable], complex]
@@ -153,12 +154,11 @@ class Forest:
         if relation is None:
             return counts
         self._check_relation(relation)
-        names = list(self.relations)
-        first = sum(len(self.relations[n]) for n in names[: names.index(relation)])
-        size = sum(len(rows) for rows in self.relations.values())
+        sizes = [len(rows) for rows in self.relations.values()]
         rows = self.axiom_rows.to(counts.device)
-        spread = counts.new_zeros(size).index_add(0, rows, counts[: self.arrays.num_axioms])
-        return spread[first : first + len(self.relations[relation])]
+        spread = counts.new_zeros(sum(sizes)).index_add(0, rows, counts[: self.arrays.num_axioms])
+        parts = torch.split(spread, sizes)
+        return parts[list(self.relations).index(relation)]
 
     def _item_counts(self, goals: Tensor | None = None) -> Float[Tensor, " v"]:
         goals = self.goal_items if goals is None else goals
@@ -337,7 +337,7 @@ class Forest:
     def argmax(self) -> Derivation | list[Derivation | None] | None:
         """The heaviest derivation (Viterbi), None if there is none. O(e)."""
         best = decoding.viterbi(self)
-        return self._per_goal(lambda goal: decoding.argmax(self, goal, best))  # type: ignore[no-any-return]
+        return self._per_goal(lambda goal: next(iter(decoding.kbest(self, goal, 1, best)), None))  # type: ignore[no-any-return]
 
     def kbest(self, k: int) -> Derivations | list[Derivations]:
         """The k heaviest derivations in decreasing weight, fewer if there are fewer.
@@ -395,7 +395,7 @@ class Forest:
         A new forest: its log Z is at most this one's, and its derivatives are those of the pruned
         sum. Gradients still reach the same relations. O(e).
         """
-        return pruning.prune(self, threshold)
+        return assembly.prune(self, threshold)
 
     @staticmethod
     def batch(forests: Sequence[Forest]) -> Forest:
@@ -403,7 +403,7 @@ class Forest:
 
         Relations of the same name are concatenated, in the order of the forests.
         """
-        return batching.batch(forests)
+        return assembly.batch(forests)
 
     def to_json(self) -> str:
         """The forest as JSON text: axioms, items, edges, goals; `Forest.from_json` reads it."""
@@ -420,11 +420,11 @@ class Forest:
 
     def to_text(self, max_items: int = 40) -> str:
         """A picture for the terminal: items from the goals down, their edges, probabilities."""
-        return pictures.as_text(self, max_items)
+        return text.forest(export.as_graph(self), max_items)
 
     def to_html(self) -> str:
         """A picture for a web page: the hypergraph as SVG, shaded by expected counts."""
-        return pictures.as_html(self)
+        return page.fragment(page.paragraph(repr(self)), svg.forest(export.as_graph(self)))
 
     def _repr_html_(self) -> str:
         return self.to_html()

@@ -34,12 +34,10 @@ def item_values(forest: Forest, functions: Sequence[Any]) -> Inexact[Tensor, "k 
     rows = []
     for number, f in enumerate(functions):
         values = torch.where(used, as_item_values(forest, f, like), 0.0)
-        values = values if _is_complex(f, values) else values.real
         if not bool(values.detach().isfinite().all()):
-            raise ArgumentError(
-                "f", f": function {number} must be finite. Got NaN or inf among its values"
-            )
-        rows.append(values)
+            message = f": function {number} must be finite. Got NaN or inf among its values"
+            raise ArgumentError("f", message)
+        rows.append(values if _is_complex(f, values) else values.real)
     if not rows:
         raise ArgumentError("f", ": at least one function is needed. Got none")
     return torch.stack(rows)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from inout.grammars.rule import Rule, Symbol, Terminal
-from inout.grammars.table import RuleTable
+from inout.grammars.table import Rule, RuleTable, Symbol, Terminal
 from inout.grammars.tree import PlainTree, Tree
 
 
 def tree_of(table: RuleTable, rules: Sequence[int], words: Sequence[str]) -> PlainTree:
     """The tree of a leftmost derivation over these words; O(number of nodes).
 
-    >>> from inout.grammars.rule import Rule, Symbol, Terminal
+    >>> from inout.grammars.table import Rule, Symbol, Terminal
     >>> table = RuleTable.of("S", [Rule("S", ("A", Terminal("b"))), Rule("A", ())])
     >>> tree_of(table, [0, 1], ["B"])
     PlainTree('S', [PlainTree('A', []), 'B'])
@@ -59,7 +58,7 @@ def rules_of(table: RuleTable, tree: Tree, words: Sequence[str] | None = None) -
     `words` are terminals that replace the leaves, such as classes of unknown words.
 
     >>> from nltk.tree import Tree
-    >>> from inout.grammars.rule import Rule, Symbol, Terminal
+    >>> from inout.grammars.table import Rule, Symbol, Terminal
     >>> table = RuleTable.of("S", [Rule("S", ("A", Terminal("b"))), Rule("A", ())])
     >>> rules_of(table, Tree("S", [Tree("A", []), "b"]))
     [0, 1]

@@ -22,9 +22,8 @@ from inout.grammars.expectations import proper_log_weights
 from inout.grammars.formats import Duplicates, Format, Source
 from inout.grammars.markovisation import Markovisation
 from inout.grammars.partition import log_partitions
-from inout.grammars.rule import Rule
 from inout.grammars.structure import reachable
-from inout.grammars.table import RuleTable
+from inout.grammars.table import Rule, RuleTable
 from inout.grammars.tree import PlainTree, Tree, as_nltk
 from inout.io.files import read_text, write_text
 

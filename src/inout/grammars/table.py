@@ -1,4 +1,4 @@
-"""`RuleTable`: the rules of a grammar as a few arrays, read as a sequence of `Rule`s."""
+"""`Rule` and its symbols; `RuleTable`: the rules of a grammar as a few arrays."""
 
 from __future__ import annotations
 
@@ -11,9 +11,55 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.errors import ArgumentError
-from inout.grammars.rule import Rule, Symbol, Terminal
 
 _Array = TypeVar("_Array", bound=np.ndarray)
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """A terminal symbol, distinct from a nonterminal of the same name.
+
+    >>> Terminal("dog")
+    Terminal('dog')
+    >>> Terminal("NP") == "NP"
+    False
+    """
+
+    text: str
+
+    def __repr__(self) -> str:
+        return f"Terminal({self.text!r})"
+
+
+# Nonterminals are plain strings, as are the labels of trees.
+Symbol = str | Terminal
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule `lhs -> rhs`; the right side may be empty and may mix both kinds of symbols.
+
+    >>> rule = Rule("NP", (Terminal("the"), "N"))
+    >>> str(rule), rule.arity
+    ("NP -> 'the' N", 2)
+    """
+
+    lhs: str
+    rhs: tuple[Symbol, ...]
+
+    def __str__(self) -> str:
+        right = (repr(s.text) if isinstance(s, Terminal) else s for s in self.rhs)
+        return " ".join([self.lhs, "->", *right])
+
+    @property
+    def arity(self) -> int:
+        """The number of symbols on the right side."""
+        return len(self.rhs)
+
+    @property
+    def is_lexical(self) -> bool:
+        """Whether the right side is exactly one terminal."""
+        return len(self.rhs) == 1 and isinstance(self.rhs[0], Terminal)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

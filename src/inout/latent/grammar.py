@@ -1,8 +1,10 @@
-"""`LatentGrammar`: a latent model with everything needed to parse text, and its file."""
+"""`LatentGrammar`: a latent model with all that parsing needs, and its file; `TrainingSet`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,16 @@ from numpy.typing import NDArray
 
 from inout._core.checks import expect_shape
 from inout._core.errors import ArgumentError
+from inout.grammars.markovisation import Markovisation
+from inout.grammars.tree import Tree
 from inout.grammars.words import Vocabulary
 from inout.io.models import LATENT_GRAMMAR, has_key, made_of, read_model, write_model
 from inout.latent.layout import Layout
 from inout.latent.model import LPCFG
 from inout.latent.skeleton import Skeleton
+from inout.latent.starts import treebank_model
+from inout.latent.treebank import FORGETFUL, skeletal_trees, with_classes
+from inout.latent.trees import SkeletalTrees
 
 VERSION = 1
 
@@ -97,3 +104,46 @@ def _grammar(arrays: dict[str, NDArray[Any]], content: dict[str, Any]) -> Latent
         Vocabulary.from_dict(content["vocabulary"]),
         content["training"],
     )
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingSet:
+    """Skeletal trees with classes for rare words, and the vocabulary that knows the others.
+
+    >>> from nltk.tree import Tree
+    >>> tree = Tree.fromstring("(TOP (S (NP (PRP she)) (VP (VBD saw) (NP (PRP her)))))")
+    >>> data = TrainingSet.of([tree, tree])
+    >>> data.trees
+    SkeletalTrees(2 trees, 10 nodes)
+    >>> data.grammar(data.skeletal)
+    LatentGrammar(2 binary rules, 3 lexical rules, 4 nonterminals, 3 words, 1 latent value)
+    """
+
+    trees: SkeletalTrees
+    vocabulary: Vocabulary
+
+    @staticmethod
+    def of(
+        trees: Iterable[Tree],
+        markovisation: Markovisation = FORGETFUL,
+        *,
+        unknown_threshold: int = 1,
+    ) -> TrainingSet:
+        """The training set of a treebank; its trees are converted by `skeletal_tree`.
+
+        Words seen at most `unknown_threshold` times are replaced by their class (UNK-LC-ed).
+        """
+        made = list(skeletal_trees(trees, markovisation))
+        if not made:
+            raise ArgumentError("trees", "must hold at least one tree with words. Got none")
+        replaced, vocabulary = with_classes(made, threshold=unknown_threshold)
+        return TrainingSet(SkeletalTrees.of(replaced), vocabulary)
+
+    @cached_property
+    def skeletal(self) -> LPCFG:
+        """The relative frequencies of the rules, with one latent value each."""
+        return treebank_model(self.trees)
+
+    def grammar(self, model: LPCFG, **training: Any) -> LatentGrammar:
+        """A model of these trees with everything needed to parse."""
+        return LatentGrammar(model, self.skeletal, self.vocabulary, training)

@@ -6,7 +6,7 @@ import numpy as np
 
 from inout._core.errors import ArgumentError
 from inout.grammars.grammar import Grammar
-from inout.grammars.rule import Rule, Terminal
+from inout.grammars.table import Rule, Terminal
 from inout.latent.model import LPCFG
 
 

@@ -12,12 +12,10 @@ from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
 from inout.grammars.tree import Tree
 from inout.latent.clustering import cluster_nodes, clustered_model
-from inout.latent.grammar import LatentGrammar
+from inout.latent.grammar import LatentGrammar, TrainingSet
 from inout.latent.model import LPCFG
-from inout.latent.smoothing import smoothed
 from inout.latent.spectral import fit_spectral
-from inout.latent.starts import latent_sizes, random_model, split
-from inout.latent.training_set import TrainingSet
+from inout.latent.starts import latent_sizes, random_model, smoothed, split
 from inout.learning.arguments import generator_or_fixed
 from inout.learning.em import em
 from inout.learning.progress import Callback

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from inout._core.checks import expect_shape
 from inout._core.errors import ArgumentError
-from inout.semirings.tensor import TensorSemiring
+from inout.semirings.base import TensorSemiring
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,3 +91,24 @@ class Algebra(TensorSemiring):
     def ratio(self, x: Inexact[Tensor, "n ..."]) -> Inexact[Tensor, "n ..."]:
         """Every element divided by its weight; not a number where the weight is 0."""
         return x / self.weight(x)[(..., *[None] * len(self.shape))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Real(Algebra):
+    """⟨+, ×, 0, 1⟩ on tensors [n] of real numbers, or complex ones with a complex `dtype`.
+
+    A batch is a plain tensor, so that negative numbers need no `lift`.
+
+    >>> import torch
+    >>> real = Real()
+    >>> x = real.times(real.lift(torch.tensor([2.0, 3.0]).log()), torch.tensor([1.0, -1.0]))
+    >>> real.sum(x, torch.tensor([0, 0]), 1)
+    tensor([-1.0000], dtype=torch.float64)
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return ()
+
+    def times(self, x: Inexact[Tensor, " n"], y: Inexact[Tensor, " n"]) -> Inexact[Tensor, " n"]:
+        return x * y

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Inexact, Int
 from torch import Tensor
 
-from inout.semirings.tensor import TensorSemiring, refuse_values
+from inout.semirings.base import TensorSemiring, refuse_values
 
 
 @dataclass(frozen=True, kw_only=True)

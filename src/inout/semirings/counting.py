@@ -12,8 +12,7 @@ from jaxtyping import Inexact, Int
 from torch import Tensor
 
 from inout._core.errors import CountOverflowError
-from inout.semirings.base import Semiring
-from inout.semirings.tensor import refuse_values
+from inout.semirings.base import Semiring, refuse_values
 
 # [n] natural numbers: a numpy object array of Python ints (exact), or an int64 tensor.
 Counts: TypeAlias = Any

@@ -9,8 +9,8 @@ from jaxtyping import Inexact, Int
 from torch import Tensor
 
 from inout._core.checks import expect_shape
+from inout.semirings.base import TensorSemiring, segment_max
 from inout.semirings.polynomial import Polynomial
-from inout.semirings.tensor import TensorSemiring, segment_max
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from inout.semirings.logspace import LogSpace
-from inout.semirings.tensor import segment_max
+from inout.semirings.base import segment_max
+from inout.semirings.log import LogSpace
 
 
 @dataclass(frozen=True, kw_only=True)

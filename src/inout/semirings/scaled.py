@@ -12,8 +12,7 @@ from jaxtyping import Bool, Float, Float64, Inexact, Int
 from torch import Tensor
 
 from inout.semirings.algebra import Algebra
-from inout.semirings.base import Semiring
-from inout.semirings.tensor import segment_max
+from inout.semirings.base import Semiring, segment_max
 
 # log 2 in two parts; the first ends in 21 zero bits, so that its integer multiples are exact.
 _LOG2_HIGH = float.fromhex("0x1.62e42fee00000p-1")

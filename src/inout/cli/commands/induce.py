@@ -179,7 +179,7 @@ def _induce_latent(
         trees = read_treebanks(treebanks, line)
         from inout.cli.grammars.induce_latent import put_model, train
         from inout.grammars.markovisation import Markovisation
-        from inout.latent.training_set import TrainingSet
+        from inout.latent.grammar import TrainingSet
 
         given = Markovisation(**markovisation)
         data = TrainingSet.of(trees, given, unknown_threshold=unknown_threshold)

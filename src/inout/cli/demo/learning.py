@@ -10,8 +10,8 @@ import torch
 
 from inout.grammars import Grammar, library
 from inout.grammars.parser.parser import Parser
-from inout.grammars.rule import Rule, Terminal
-from inout.grammars.treebank.walking import labels_above_words
+from inout.grammars.table import Rule, Terminal
+from inout.grammars.tree import labels_above_words
 from inout.learning.em import EMResult, em
 
 SEED = 0

@@ -7,7 +7,7 @@ from inout.cli.equations.counts import count_table
 from inout.cli.equations.phrases import phrase_graph
 from inout.cli.equations.solve import Answer, GoalAnswer
 from inout.cli.equations.text import numbers
-from inout.forest.pictures import as_graph
+from inout.forest.export import as_graph
 from inout.viz import TreeNode, page, svg
 
 MOST_ROWS = 60

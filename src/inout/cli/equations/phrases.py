@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from inout.forest import Derivation, Forest, Item
-from inout.forest.pictures import as_graph
+from inout.forest.export import as_graph
 from inout.viz import Graph, HyperEdge, Node, TreeNode
 
 WORD = "word"  # word(W,I,K) is a word of the sentence from I to K

@@ -13,9 +13,8 @@ from typing import Any
 import torch
 
 from inout.cli.formats import duration, plural
-from inout.latent.grammar import LatentGrammar
+from inout.latent.grammar import LatentGrammar, TrainingSet
 from inout.latent.model import LPCFG
-from inout.latent.training_set import TrainingSet
 from inout.learning.latent_grammars import Method, Start, fit_latent_grammar
 from inout.learning.progress import Callback, Progress, reporter
 

@@ -15,7 +15,7 @@ from inout.cli.names import did_you_mean
 from inout.grammars import library
 from inout.grammars.formats import Duplicates, Format
 from inout.grammars.grammar import Grammar
-from inout.grammars.treebank.lines import read_lines
+from inout.grammars.treebank.reading import read_lines
 from inout.io.files import check_readable
 from inout.io.models import LATENT_GRAMMAR, has_key
 

@@ -9,9 +9,8 @@ import torch
 from inout.cli.grammars.answers import Answer, Found, Request
 from inout.cli.grammars.limits import refusal
 from inout.cli.grammars.loading import Line
-from inout.grammars.parser.analyses import Analyses
+from inout.grammars.parser.analyses import Analyses, Parse
 from inout.grammars.parser.parser import Parser
-from inout.grammars.parser.parses import Parse
 from inout.grammars.treebank.annotation import coarse_label, restore
 
 # Larger forests are not drawn.

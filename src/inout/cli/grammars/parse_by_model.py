@@ -13,7 +13,7 @@ from inout.cli.grammars.answers import Answer, Found, Request
 from inout.cli.grammars.limits import refusal
 from inout.cli.grammars.loading import Line
 from inout.latent.decoding.analyses import LatentAnalyses
-from inout.latent.decoding.labels import treebank_constituents
+from inout.latent.decoding.best_trees import treebank_constituents
 from inout.latent.decoding.parser import LatentParser
 from inout.latent.grammar import LatentGrammar
 from inout.latent.treebank import treebank_tree, with_words

@@ -12,7 +12,7 @@ from inout.cli.paper import Paper
 from inout.grammars import Grammar
 from inout.grammars.derivations import leaves
 from inout.grammars.sampling import check_samplable, iterate_trees
-from inout.grammars.treebank.writing import format_tree
+from inout.grammars.treebank.reading import format_tree
 from inout.viz.labels import clean
 
 

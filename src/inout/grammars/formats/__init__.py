@@ -13,8 +13,8 @@ from inout._core.checks import expect, expect_one_of
 from inout._core.errors import ArgumentError
 from inout._core.errors import GrammarError as GrammarError
 from inout.grammars.formats import json, lines, nltk, wsj
-from inout.grammars.formats.collect import Duplicates as Duplicates
-from inout.grammars.formats.collect import Reading as Reading
+from inout.grammars.formats.source import Duplicates as Duplicates
+from inout.grammars.formats.source import Reading as Reading
 from inout.grammars.formats.source import Source as Source
 from inout.grammars.formats.source import is_number
 from inout.grammars.table import RuleTable

@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.errors import GrammarError
-from inout.grammars.formats.collect import Collector, Duplicates, Reading
-from inout.grammars.formats.source import Source
-from inout.grammars.rule import Symbol, Terminal
-from inout.grammars.table import RuleTable
+from inout.grammars.formats.source import Collector, Duplicates, Reading, Source
+from inout.grammars.table import RuleTable, Symbol, Terminal
 
 FORMAT, VERSION = "inout grammar", 1
 _BLANK = re.compile(r"[ \t\n\r]*")

@@ -10,11 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.errors import ArgumentError
-from inout.grammars.formats.collect import Collector, Duplicates, Reading
-from inout.grammars.formats.source import Source, log_of_weight, log_weight, shortened
-from inout.grammars.formats.weights import written_weights
-from inout.grammars.rule import Symbol, Terminal
-from inout.grammars.table import RuleTable
+from inout.grammars.formats.source import (
+    Collector,
+    Duplicates,
+    Reading,
+    Source,
+    log_of_weight,
+    log_weight,
+    shortened,
+    written_weights,
+)
+from inout.grammars.table import RuleTable, Symbol, Terminal
 
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[^ \t"][^ \t]*|"[^\n]*')
 _BARE = re.compile(r'[^ \t\n\r"][^ \t\n\r]*')

@@ -9,11 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.errors import ArgumentError
-from inout.grammars.formats.collect import Collector, Duplicates, Reading
-from inout.grammars.formats.source import Source, log_of_weight, shortened
-from inout.grammars.formats.weights import written_weights
-from inout.grammars.rule import Terminal
-from inout.grammars.table import RuleTable
+from inout.grammars.formats.source import (
+    Collector,
+    Duplicates,
+    Reading,
+    Source,
+    log_of_weight,
+    shortened,
+    written_weights,
+)
+from inout.grammars.table import RuleTable, Terminal
 
 _CONTINUED = re.compile(r"^(?![ \t]*#).*\\[ \t]*\n", re.MULTILINE)
 # Wider than NLTK's own nonterminals, which are words with / ^ < > and - in them.

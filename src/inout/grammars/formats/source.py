@@ -1,14 +1,20 @@
-"""`Source`: the text of a grammar, its name, and errors that point into it."""
+"""What formats share: text with errors that point into it, weights as text, rules."""
 
 from __future__ import annotations
 
 import math
 import re
 from dataclasses import dataclass
+from typing import Literal
 
-from inout._core.errors import GrammarError, Remedy
+import numpy as np
+from numpy.typing import NDArray
+
+from inout._core.errors import ArgumentError, GrammarError, Remedy
+from inout.grammars.table import RuleTable, TableBuilder
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+Duplicates = Literal["error", "add"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +84,111 @@ def log_weight(text: str) -> float:
     elif text.lower() in ("-inf", "-infinity"):
         return -math.inf
     raise ValueError(f"a log-weight must be a finite number or -inf. Got {shortened(text)}")
+
+
+def written_weights(log_weights: NDArray[np.float64]) -> list[str]:
+    """exp of each log-weight in at most 17 digits, without exponent, which NLTK does not read.
+
+    Uses the fewest digits whose log is exactly the log-weight, so that 0.1 is written as 0.1 and
+    files round-trip. A weight outside the range of normal floats raises ArgumentError: written as
+    0 it would be lost.
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        weights = np.exp(log_weights)
+    tiny = (weights < np.finfo(np.float64).tiny) & (log_weights > -np.inf)
+    bad = np.flatnonzero(tiny | np.isinf(weights))
+    if len(bad):
+        raise ArgumentError(
+            "format",
+            f": weights must be within the range of floats to be written. Got a log-weight of "
+            f"{log_weights[bad[0]]} at rule {bad[0]}; use json, or lines with log=True",
+        )
+    pairs = zip(weights.tolist(), log_weights.tolist(), strict=True)
+    return [np.format_float_positional(_tidied(w, x), unique=True, trim="-") for w, x in pairs]
+
+
+def _tidied(weight: float, log_weight: float) -> float:
+    """The float near `weight` with the fewest digits and exactly this log, if there is one."""
+    if weight == 0:
+        return weight
+    for digits in (15, 16):
+        candidate = float(f"{weight:.{digits}g}")
+        if math.log(candidate) == log_weight:
+            return candidate
+    if math.log(weight) == log_weight:
+        return weight
+    near = [math.nextafter(weight, 0.0), math.nextafter(weight, math.inf)]
+    return next((w for w in near if math.log(w) == log_weight), weight)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The content of a text: the rules, and a log-weight for each."""
+
+    table: RuleTable
+    log_weights: NDArray[np.float64]  # [r]
+
+
+class Collector(TableBuilder):
+    """Rules as they are read, each with its log-weight and its place in the text."""
+
+    def __init__(self, source: Source, duplicates: Duplicates) -> None:
+        super().__init__()
+        self._source, self._duplicates = source, duplicates
+        self._log_weights: list[float] = []
+        self._places: list[int] = []
+        self._first_lhs: int | None = None
+        self._declared: tuple[str, int] | None = None
+
+    def rule(self, lhs: int, rhs: tuple[int, ...], log_weight: float, place: int) -> None:
+        """Add the rule at `place`; a duplicate rule is an error or adds its weight."""
+        first = self.add(lhs, rhs)
+        if first is None:
+            self._log_weights.append(log_weight)
+            self._places.append(place)
+            if self._first_lhs is None:
+                self._first_lhs = lhs
+        elif self._duplicates == "add":
+            self._log_weights[first] = _log_add(self._log_weights[first], log_weight)
+        else:
+            line = self._source.line_number(self._places[first])
+            raise self._source.error(
+                place, f"duplicate rule, already on line {line}", Remedy.ADD_DUPLICATES
+            )
+
+    def declare_start(self, name: str, place: int) -> None:
+        """Record the start symbol declared at `place`."""
+        if self._declared is not None:
+            line = self._source.line_number(self._declared[1])
+            raise self._source.error(place, f"the start symbol is already declared on line {line}")
+        self._declared = (name, place)
+
+    def reading(self, start: str | None, *, first_is_start: bool = True) -> Reading:
+        """The rules, with the given start symbol, or the declared one, or the first left side."""
+        if not len(self):
+            text = self._source.text
+            what = "none" if text.strip() else "an empty text"
+            raise self._source.error(len(text.rstrip()), f"expected rules, found {what}")
+        lefts = {rule[0] for rule in self._rules}
+        if start is not None:
+            if self._nonterminals.get(start) not in lefts:
+                raise ArgumentError("start", f"must be the left side of a rule. Got {start!r}")
+        elif self._declared is not None:
+            start, place = self._declared
+            if self._nonterminals.get(start) not in lefts:
+                raise self._source.error(
+                    place, f"the start symbol {start} has no rule; expected the left side of a rule"
+                )
+        elif first_is_start:
+            assert self._first_lhs is not None
+            start = list(self._nonterminals)[self._first_lhs]
+        else:
+            raise self._source.error(
+                0, "there is no start symbol: expected start=SYMBOL in the first line"
+            )
+        return Reading(self.table(start), np.array(self._log_weights, dtype=np.float64))
+
+
+def _log_add(a: float, b: float) -> float:
+    high, low = max(a, b), min(a, b)
+    return high if low == -math.inf else high + math.log1p(math.exp(low - high))

@@ -9,8 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.errors import ArgumentError
-from inout.grammars.formats.collect import Collector, Duplicates, Reading
-from inout.grammars.formats.source import Source, log_weight, shortened
+from inout.grammars.formats.source import (
+    Collector,
+    Duplicates,
+    Reading,
+    Source,
+    log_weight,
+    shortened,
+)
 from inout.grammars.table import RuleTable
 
 LEXICON = "===== LEXICON ====="

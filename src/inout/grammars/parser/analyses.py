@@ -1,9 +1,9 @@
-"""`Analyses`: all trees of one sentence, and every query about them."""
+"""`Parse`: a tree of a sentence; `Analyses`: all its trees, and every query about them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,6 @@ from inout._core.lazy import lazy_property
 from inout.grammars.derivations import rules_of, tree_of
 from inout.grammars.parser.counting import count
 from inout.grammars.parser.marginals import Marginals
-from inout.grammars.parser.parses import Parse
 from inout.grammars.parser.problem import Problem
 from inout.grammars.parser.ranking import kbest
 from inout.grammars.parser.recall import Label, most_recalled
@@ -32,7 +31,7 @@ from inout.grammars.parser.restoring import (
 )
 from inout.grammars.parser.sentences import Lattice, Words, arcs_of
 from inout.grammars.transforms.pieces import random_numbers
-from inout.grammars.tree import PlainTree
+from inout.grammars.tree import PlainTree, Tree, as_nltk
 from inout.kernels.sparse.max_rule import max_rule
 from inout.kernels.sparse.op import log_partition
 from inout.kernels.sparse.sample import sample
@@ -42,6 +41,45 @@ if TYPE_CHECKING:
     from inout.forest import Forest
 
 METHODS = ("viterbi", "min_risk", "max_rule")
+
+
+@dataclass(frozen=True, eq=False)
+class Parse:
+    """A tree of a sentence and its weight; without a tree, the reason why there is none."""
+
+    words: tuple[str, ...]
+    """The words as they were given."""
+
+    plain_tree: PlainTree | None
+    """The tree, with the words as given for leaves."""
+
+    log_weight: float
+    """The sum of the log-weights of its rules; −inf if the grammar does not derive it."""
+
+    rules: tuple[int, ...] | None = None
+    """The numbers of its rules as a leftmost derivation; None if the grammar does not derive it."""
+
+    reason: str | None = None
+    """Why there is no tree."""
+
+    unknown: tuple[str, ...] = ()
+    """The words of the sentence that the grammar does not know, ignoring classes."""
+
+    log_partition: Callable[[], float] = field(default=lambda: -np.inf, repr=False)
+    """The log of the weight of all trees of the sentence, computed when called."""
+
+    @lazy_property
+    def tree(self) -> Tree | None:
+        """The tree as an `nltk.Tree`."""
+        return None if self.plain_tree is None else as_nltk(self.plain_tree)
+
+    @property
+    def log_prob(self) -> float:
+        """The log of the probability of the tree given the sentence."""
+        return -np.inf if self.plain_tree is None else self.log_weight - self.log_partition()
+
+    def __str__(self) -> str:
+        return str(self.tree) if self.plain_tree is not None else f"no tree: {self.reason}"
 
 
 @dataclass(frozen=True, eq=False)

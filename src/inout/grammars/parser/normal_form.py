@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from inout.grammars.table import RuleTable
-from inout.grammars.transforms.base import Vector
+from inout.grammars.transforms.base import Selection, Vector
 from inout.grammars.transforms.binarisation import Binarisation
 from inout.grammars.transforms.closure import Chains, UnaryClosure
 from inout.grammars.transforms.null_removal import NullRemoval
 from inout.grammars.transforms.pieces import Pieces
-from inout.grammars.transforms.selection import Selection
 from inout.kernels.sparse.arrays import RuleArrays
 
 Integers = NDArray[np.int64]

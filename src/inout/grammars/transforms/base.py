@@ -7,12 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from inout.grammars.structure import useful_rules
 from inout.grammars.table import RuleTable
-from inout.grammars.transforms.pieces import Derivation, Piece, Pieces, substitute
+from inout.grammars.transforms.pieces import Derivation, Piece, Pieces, SinglePieces, substitute
+from inout.semirings import Log, Max
 
 Vector = NDArray[np.float64]
 
@@ -120,3 +122,58 @@ class _Steps(WayBack):
         for way in reversed(self._sums):
             derivation = way.sample(derivation, random)
         return list(derivation)
+
+
+def summed(
+    semiring: Log | Max, terms: Float[Tensor, "*c t"], places: Int[Tensor, " t"], size: int
+) -> Float[Tensor, "*c {size}"]:
+    """⊕ of the terms of each place, 0 (a log-weight of −inf) where there is none.
+
+    >>> summed(Max(), torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([0, 0, 2]), 3)
+    tensor([[2., -inf, 3.]])
+    """
+    settings = terms.shape[:-1]
+    flat = terms.reshape(settings.numel(), terms.shape[-1])
+    index = torch.arange(len(flat))[:, None] * size + places
+    result = semiring.sum(flat.reshape(-1), index.reshape(-1), len(flat) * size)
+    return result.reshape(*settings, size)
+
+
+class Selection(RuleTransform):
+    """The rules `kept`, in their order."""
+
+    def __init__(self, source: RuleTable, kept: NDArray[np.int64]) -> None:
+        self.source, self.kept = source, kept
+        self.table = source if len(kept) == len(source) else source.select(kept)
+
+    @classmethod
+    def trimming(cls, source: RuleTable) -> Selection:
+        """Only the rules that stand in some tree."""
+        return cls(source, np.flatnonzero(useful_rules(source)))
+
+    def log_weights(self, old: Float[Tensor, "*c r"]) -> Float[Tensor, "*c k"]:
+        return old if self.table is self.source else old[..., torch.from_numpy(self.kept)]
+
+    def best_log_weights(self, old: Vector) -> Vector:
+        return old[self.kept]
+
+    def pieces(self, old: Vector) -> Pieces:
+        return single_pieces(self.table, self.kept, old)
+
+
+def single_pieces(table: RuleTable, numbers: NDArray[np.int64], old: Vector) -> Pieces:
+    """Rule i of the table stands for rule numbers[i] with the same children, −1 for children alone.
+
+    The piece of rule A -> B C is so (numbers[i], hole 0, hole 1), or the holes without a rule.
+    """
+    holes = table.inner_counts
+
+    def piece(rule: int) -> tuple[int, ...]:
+        children = tuple(-1 - k for k in range(holes[rule]))
+        number = int(numbers[rule])
+        return (number, *children) if number >= 0 else children
+
+    def log_weight(rule: int) -> float:
+        return float(old[numbers[rule]]) if numbers[rule] >= 0 else 0.0
+
+    return SinglePieces(piece, log_weight)

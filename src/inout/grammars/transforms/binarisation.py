@@ -9,9 +9,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from inout.grammars.table import RuleTable, table_of_numbers
-from inout.grammars.transforms.base import RuleTransform, Vector
+from inout.grammars.transforms.base import RuleTransform, Vector, single_pieces
 from inout.grammars.transforms.pieces import Pieces
-from inout.grammars.transforms.selection import single_pieces
 
 
 class Binarisation(RuleTransform):

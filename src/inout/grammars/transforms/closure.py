@@ -18,9 +18,8 @@ from torch import Tensor
 from inout._core.errors import ArgumentError
 from inout.grammars.components import strong_components
 from inout.grammars.table import RuleTable
-from inout.grammars.transforms.base import Vector
+from inout.grammars.transforms.base import Vector, summed
 from inout.grammars.transforms.pieces import Piece, Pieces, choose, filled
-from inout.grammars.transforms.sums import summed
 from inout.semirings import Log, Max
 
 Integers = NDArray[np.int64]

@@ -61,7 +61,7 @@ def substitute(
 ) -> Derivation:
     """The derivation in which each rule of this table is replaced by the piece chosen for it.
 
-    >>> from inout.grammars.rule import Rule
+    >>> from inout.grammars.table import Rule
     >>> table = RuleTable.of("S", [Rule("S", ("S", "S")), Rule("S", ())])
     >>> substitute(table, [0, 1, 1], {0: (5, -2, -1), 1: (6, 7)}.__getitem__)
     [5, 6, 7, 6, 7]

@@ -10,10 +10,9 @@ from torch import Tensor
 
 from inout.grammars.structure import useful_rules
 from inout.grammars.table import RuleTable, table_of_numbers
-from inout.grammars.transforms.base import RuleTransform, Vector
+from inout.grammars.transforms.base import RuleTransform, Vector, summed
 from inout.grammars.transforms.closure import UnaryClosure
 from inout.grammars.transforms.pieces import Piece, Pieces, choose, filled
-from inout.grammars.transforms.sums import summed
 from inout.semirings import Log, Max
 
 Integers = NDArray[np.int64]

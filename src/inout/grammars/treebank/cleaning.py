@@ -8,8 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from inout._core.errors import ArgumentError
-from inout.grammars.tree import Tree, like
-from inout.grammars.treebank.walking import is_preterminal, rebuild
+from inout.grammars.tree import Tree, is_preterminal, like, rebuild
 
 ROOTS = frozenset({"", "TOP", "ROOT", "S1", "VROOT"})
 """Labels that treebanks and parsers give to the node above the sentence."""

@@ -1,4 +1,4 @@
-"""Reading trees from bracketed text, with errors that point to the place."""
+"""Trees from bracketed text, with errors that point to the place, and back to text."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from inout._core.errors import TreeSyntaxError
+from inout._core.errors import ArgumentError, FileError, TreeSyntaxError
+from inout._core.files import open_bytes, reason, unreadable
 from inout.grammars.tree import PlainTree, Tree, nltk_tree
-from inout.grammars.treebank.lines import read_lines
+from inout.io.files import write_text
 
 # The first alternative takes a whole `(TAG word)`, which halves the number of tokens. Only ASCII
 # space separates: a no-break space belongs to the word it stands in.
@@ -23,6 +24,7 @@ COMMENTS = ("#", "%%", "*x*")
 
 # What parsers write where they found no tree.
 _FAILURE = re.compile(r"\s*(\(\s*\S*\s*(\(\s*\)\s*)*\)\s*)?", re.ASCII)
+_SEPARATOR = re.compile(r"[\s()]", re.ASCII)
 
 
 def parse_trees(
@@ -195,3 +197,74 @@ class _Reader:
 
 def _untagged(word: str) -> str:
     return f"the word {word!r} has no tag of its own; expected something like (NN {word})"
+
+
+def read_lines(path: str | Path) -> Iterator[str]:
+    """The lines of a UTF-8 file, one at a time; `.xz` and `.gz` files are unpacked on the way.
+
+    Raises `FileError` where the file cannot be read, `TreeSyntaxError` where it is not UTF-8.
+    """
+    try:
+        with open_bytes(Path(path)) as file:
+            for number, data in enumerate(file, 1):
+                yield _decoded(data, number, str(path))
+    except TreeSyntaxError:
+        raise
+    except unreadable() as error:
+        raise FileError(reason(error), file=path) from error
+
+
+def _decoded(data: bytes, number: int, source: str) -> str:
+    # A byte order mark may stand at the beginning of the file, and nowhere else.
+    encoding = "utf-8-sig" if number == 1 else "utf-8"
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        # utf-8-sig counts its positions from behind the mark.
+        data = data.removeprefix(b"\xef\xbb\xbf") if number == 1 else data
+        column = len(data[: error.start].decode("utf-8")) + 1
+        wrong = data[error.start]
+        text = data.decode("utf-8", errors="replace")
+        message = f"the file must be UTF-8 text. Got the byte 0x{wrong:02x}"
+        raise TreeSyntaxError(message, text, number, column, source) from None
+
+
+def format_tree(tree: Tree) -> str:
+    """The tree in brackets on one line, as `parse_trees` reads it.
+
+    Brackets within words are written -LRB- and -RRB-, as in the Penn Treebank. A label or word
+    that is empty or has white space in it, or a label with brackets, raises `ArgumentError`.
+
+    >>> from nltk.tree import Tree
+    >>> format_tree(Tree("S", [Tree("NN", ["f(x)"]), Tree("VBZ", ["grows"])]))
+    '(S (NN f-LRB-x-RRB-) (VBZ grows))'
+    """
+    pieces: list[str] = []
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        if node is None:
+            pieces.append(")")
+        elif isinstance(node, Tree):
+            pieces.append(f" ({_checked(node.label(), 'label')}")
+            stack.append(None)
+            stack.extend(reversed(node))
+        else:
+            word = str(node).replace("(", "-LRB-").replace(")", "-RRB-")
+            pieces.append(f" {_checked(word, 'word')}")
+    return "".join(pieces)[1:]
+
+
+def write_trees(path: str | Path, trees: Iterable[Tree]) -> None:
+    """Write the trees to a file, one per line, atomically."""
+    write_text(path, "".join(f"{format_tree(tree)}\n" for tree in trees))
+
+
+def _checked(name: str, kind: str) -> str:
+    if not name or _SEPARATOR.search(name):
+        raise ArgumentError(
+            "tree",
+            f": a {kind} in bracketed text must have at least one character, and no white space or "
+            f"brackets. Got {name!r} instead",
+        )
+    return name

@@ -16,8 +16,7 @@ from inout.grammars.tree import Tree, nltk_tree
 from inout.kernels.latent.decode import sample_items
 from inout.kernels.latent.op import BlockPasses
 from inout.kernels.latent.powers import ldexp
-from inout.latent.decoding.best_trees import Method, best_items
-from inout.latent.decoding.labels import ConstituentTable
+from inout.latent.decoding.best_trees import ConstituentTable, Method, best_items
 from inout.latent.decoding.pruning import CoarseGrammar
 from inout.latent.graphs import Chart, block_rules
 from inout.latent.model import LPCFG

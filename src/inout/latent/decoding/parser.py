@@ -14,8 +14,13 @@ from inout._core.errors import ArgumentError, ChartTooLargeError
 from inout._core.pipeline import in_threads
 from inout.grammars.tree import Tree
 from inout.latent.decoding.analyses import LatentAnalyses
-from inout.latent.decoding.best_trees import Method, check_method
-from inout.latent.decoding.labels import Constituents, ConstituentTable, treebank_constituents
+from inout.latent.decoding.best_trees import (
+    Constituents,
+    ConstituentTable,
+    Method,
+    check_method,
+    treebank_constituents,
+)
 from inout.latent.decoding.pruning import CoarseGrammar
 from inout.latent.grammar import LatentGrammar
 from inout.latent.graphs import chart_of_sentence

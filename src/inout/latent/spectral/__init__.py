@@ -5,7 +5,7 @@ from inout.latent.spectral.estimation import fit_spectral as fit_spectral
 from inout.latent.spectral.features import DEFAULT as DEFAULT
 from inout.latent.spectral.features import Features as Features
 from inout.latent.spectral.heads import HeadTable as HeadTable
+from inout.latent.spectral.moments import Shrinkage as Shrinkage
 from inout.latent.spectral.moments import grammar_of as grammar_of
-from inout.latent.spectral.shrinkage import Shrinkage as Shrinkage
 from inout.latent.spectral.vectors import Conditioning as Conditioning
 from inout.latent.spectral.vectors import NodeVectors as NodeVectors

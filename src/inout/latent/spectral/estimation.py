@@ -14,9 +14,8 @@ from inout._core.checks import expect_shape
 from inout._core.errors import ArgumentError
 from inout.latent.model import LPCFG
 from inout.latent.spectral.features import DEFAULT, Features
-from inout.latent.spectral.moments import grammar_of
+from inout.latent.spectral.moments import NONE, Shrinkage, grammar_of
 from inout.latent.spectral.projection import Solver
-from inout.latent.spectral.shrinkage import NONE, Shrinkage
 from inout.latent.spectral.vectors import Conditioning, NodeVectors, Projecting, node_vectors
 from inout.latent.trees import SkeletalTrees
 

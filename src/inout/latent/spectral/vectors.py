@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from inout._core.checks import at_least, expect
 from inout._core.errors import ArgumentError
 from inout.latent.spectral.features import FeatureFunction, Features
-from inout.latent.spectral.matrices import feature_matrix
-from inout.latent.spectral.projection import CrossMoments, Solver, decompose
+from inout.latent.spectral.projection import CrossMoments, Solver, decompose, feature_matrix
 from inout.latent.trees import SkeletalTrees
 
 Numbers = NDArray[np.int64]
