@@ -25,7 +25,7 @@ def test_kernels_of_commands_exist(command):
 def test_an_unknown_family_is_refused(run):
     outcome = run("warmup", "sparse", "trees")
     assert outcome.code == 2
-    assert "FAMILY must be sparse, forest" in outcome.err
+    assert "FAMILY must be sparse, pcfg" in outcome.err
 
 
 def test_compilation_is_announced_once(capsys, caplog):
@@ -56,7 +56,7 @@ def test_little_that_is_missing_is_left_to_its_first_call(monkeypatch):
         kernels = iter([False] * missing + [True] * 2)
         monkeypatch.setattr(workers, "_is_kept", lambda _, kernels=kernels: next(kernels))
         workers.prepare("parse", lambda number, total: None)
-    assert solved == [problem for problem, _ in problems.COMMANDS["parse"]]
+    assert solved == [(problem,) for problem, _ in problems.COMMANDS["parse"]]
 
 
 @pytest.mark.exhaustive

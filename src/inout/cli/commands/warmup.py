@@ -10,7 +10,7 @@ EXAMPLES = """[bold]Examples[/bold]
   inout warmup sparse forest
 """
 # As in `inout.cli.warmup.problems`, which is imported later.
-FAMILIES = ("sparse", "forest", "chain", "segments", "spans", "pcfg", "latent", "lattice")
+FAMILIES = ("sparse", "pcfg", "chain", "lattice", "latent", "segments", "forest", "spans")
 _LISTED = ", ".join(FAMILIES)
 
 
@@ -27,7 +27,7 @@ def warmup(
     from inout.cli.warmup import problems
     from inout.cli.warmup.workers import solve_all
 
-    wanted = [problem for name in dict.fromkeys(chosen) for problem in problems.FAMILIES[name]]
-    with steps("compiling kernels", len(wanted)) as done:
+    wanted = [problems.FAMILIES[name] for name in FAMILIES if name in chosen]
+    with steps("compiling kernels", sum(map(len, wanted))) as done:
         solve_all(wanted, lambda number, _: done(number))
     print(f"compiled: {', '.join(dict.fromkeys(chosen))}")

@@ -10,6 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import torch
+
     from inout.distributions import StructuredDistribution
     from inout.forest import Forest
     from inout.grammars.parser.parser import Parser
@@ -140,14 +142,14 @@ def _forest_moments() -> None:
     forest.moments(lambda label: float(label == ("word", "a", 0, 1)), 3)
 
 
-def _distribution(family: str, dtype: str) -> StructuredDistribution:
+def _distribution(family: str, dtype: torch.dtype) -> StructuredDistribution:
     """A small distribution of a family whose log-potentials are all 0."""
     import torch
 
     from inout import distributions
 
     def zeros(*shape: int) -> torch.Tensor:
-        return torch.zeros(shape, dtype=getattr(torch, dtype)).requires_grad_()
+        return torch.zeros(shape, dtype=dtype).requires_grad_()
 
     if family == "chain":
         return distributions.LinearChain(zeros(2, 4, 3), zeros(3, 3))
@@ -158,31 +160,29 @@ def _distribution(family: str, dtype: str) -> StructuredDistribution:
     return distributions.PCFG(zeros(2, 2), zeros(2, 2, 5, 5), zeros(2, 4, 3))
 
 
-def _derivatives(family: str, dtype: str) -> None:
+def _derivatives(family: str) -> None:
     """log Z and its first two derivatives."""
     import torch
 
-    made = _distribution(family, dtype)
-    made.marginals()
-    torch.autograd.grad(made.entropy().sum(), list(made.potentials.values()))
+    for dtype in (torch.float32, torch.float64):
+        made = _distribution(family, dtype)
+        made.marginals()
+        torch.autograd.grad(made.entropy().sum(), list(made.potentials.values()))
 
 
-def _decoding(family: str, dtype: str) -> None:
+def _decoding(family: str) -> None:
     import torch
 
-    made = _distribution(family, dtype)
-    made.mode  # noqa: B018
-    made.min_risk()
-    made.topk(2)
-    made.sample((2,), generator=torch.Generator().manual_seed(0))
+    for dtype in (torch.float32, torch.float64):
+        made = _distribution(family, dtype)
+        made.mode  # noqa: B018
+        made.min_risk()
+        made.topk(2)
+        made.sample((2,), generator=torch.Generator().manual_seed(0))
 
 
 def _dense(family: str) -> tuple[Problem, ...]:
-    return tuple(
-        partial(ask, family, dtype)
-        for dtype in ("float32", "float64")
-        for ask in (_derivatives, _decoding)
-    )
+    return partial(_derivatives, family), partial(_decoding, family)
 
 
 def _latent(method: str) -> None:
@@ -215,6 +215,7 @@ def _alignment() -> None:
     fit_alignment([["A", "B"], ["B"]], ["xyy", "yy"], order=2, epochs=1).predict([["A", "B"]])
 
 
+# The slowest come first, so that processes end at about the same time.
 FAMILIES: dict[str, tuple[Problem, ...]] = {
     "sparse": (
         _best_and_kbest,
@@ -226,17 +227,17 @@ FAMILIES: dict[str, tuple[Problem, ...]] = {
         partial(_ask, "sample"),
         partial(_ask, "count", "expected_counts"),
     ),
-    "forest": (_solve, _derivations, _forest_samples, _forest_moments),
-    "chain": _dense("chain"),
-    "segments": _dense("segments"),
-    "spans": _dense("spans"),
     "pcfg": _dense("pcfg"),
-    "latent": (partial(_latent, "spectral"), partial(_latent, "em")),
+    "chain": _dense("chain"),
     "lattice": (_tagging, _alignment),
+    "latent": (partial(_latent, "spectral"), partial(_latent, "em")),
+    "segments": _dense("segments"),
+    "forest": (_solve, _derivations, _forest_samples, _forest_moments),
+    "spans": _dense("spans"),
 }
 
-# What commands need, each with a kernel that tells whether it is already compiled. The slowest
-# come first, so that processes end at about the same time.
+# What commands need, each with a kernel that tells whether it is already compiled, the
+# slowest first.
 COMMANDS: dict[str, tuple[tuple[Problem, str], ...]] = {
     "parse": ((_best, "sparse.cpu.viterbi.viterbi"), (_inside, "sparse.cpu.outside.sweep")),
     "solve": ((_solve, "forest.cpu.scaled.inside"), (_derivations, "forest.cpu.kbest.search")),
