@@ -18,7 +18,7 @@ from benchmarks.report import Agreement, Figure
 from benchmarks.startup.neighbour import PROBLEMS, medians
 
 ROOT = Path(__file__).parents[2]
-COMMAND = ("-c", "import sys; from inout.cli import main; sys.exit(main())")
+COMMAND = ("-m", "inout")
 PARSE = ("parse", "english", "--sentence", "I saw her duck")
 SOLVE = (
     *("solve", "examples/cnf.dyna", "--facts", "rule=examples/english.tsv", "--probabilities"),

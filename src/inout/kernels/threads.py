@@ -16,16 +16,24 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from threading import get_ident
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any
 
 # Where another process holds a core, the caller waits for a thread that does not run, for much
-# longer than the work takes. Work of a few milliseconds then stays on one thread for a while;
-# longer work gains more from a second thread than it may lose.
-SHORT = 5_000_000  # elementary operations
-PAUSE = 0.5  # seconds
-PATIENCE = 0.5e-3  # seconds, besides twice the time of the caller's own part
-_alone_until = 0.0
+# longer than the work takes. Short work then stays on one thread for a while, each time twice as
+# long: a single late thread is chance. Longer work gains more from a second thread than it may
+# lose.
+SHORT = 20_000_000  # elementary operations
+PAUSES = 0.01, 0.5  # seconds, the first and the longest
+PATIENCE = 0.5e-3  # seconds, besides what the caller would have needed alone
+
+
+class _Alone:
+    """When one thread is enough."""
+
+    until = 0.0
+    pause = PAUSES[0]
+
 
 _TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -70,11 +78,10 @@ def over_batch(part: Callable[[int, int], None], size: int, work: int) -> None:
     """
     if size == 0:
         return
-    global _alone_until
     torch = sys.modules.get("torch")  # without it, as when compiling ahead, one thread is enough
     threads = min(torch.get_num_threads() if torch else 1, size, 1 + work // 50_000)
     start = perf_counter()
-    if threads <= 1 or (work < SHORT and start < _alone_until):
+    if threads <= 1 or (work < SHORT and start < _Alone.until):
         part(0, size)
         return
     bounds = [size * k // threads for k in range(threads + 1)]
@@ -87,23 +94,27 @@ def over_batch(part: Callable[[int, int], None], size: int, work: int) -> None:
             other.result()
         return
     failures: list[BaseException] = []
-    caller, done = get_ident(), start
+    caller, own = get_ident(), 0.0
+    busy = thread_time()
     ranges = pairwise(bounds)
 
     def task(_: int | None) -> None:
-        nonlocal done
+        nonlocal own
         for lo, hi in ranges:  # one, or more if OpenMP gives fewer threads than were asked for
             try:
                 part(lo, hi)
             except BaseException as error:  # noqa: BLE001  # raised below, in the caller's thread
                 failures.append(error)
         if get_ident() == caller:
-            done = perf_counter()
+            own = thread_time() - busy
 
     openmp.GOMP_parallel(_TASK(task), None, threads, 0)
     end = perf_counter()
-    if end - done > 2 * (done - start) + PATIENCE:
-        _alone_until = end + PAUSE
+    if end - start > threads * own + PATIENCE:
+        _Alone.until = end + _Alone.pause
+        _Alone.pause = min(2 * _Alone.pause, PAUSES[1])
+    else:
+        _Alone.pause = PAUSES[0]
     if failures:
         raise failures[0]
 

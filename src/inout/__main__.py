@@ -1,0 +1,6 @@
+"""`python -m inout`: the `inout` command."""
+
+from inout.cli import run
+
+if __name__ == "__main__":
+    run()
