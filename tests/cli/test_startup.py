@@ -13,15 +13,42 @@ HEAVY = ("torch", "numba", "nltk", "scipy", "sklearn", "polars", "lark")
 PROBE = """
 import json, sys
 from inout.cli import main
-code = main(sys.argv[1:])
-print(json.dumps([code, sorted(sys.modules)]), file=sys.stderr)
+answers = [(main(line.split()), sorted(sys.modules)) for line in sys.argv[1:]]
+print(json.dumps(answers), file=sys.stderr)
 """
 
+MISTYPED = (
+    "parse no.cfg --sentence a",
+    "parse g.cfg no.txt",
+    "parse --model no.lpcfg --sentence a",
+    "parse g.cfg --sentence a --start X",
+    "surprisal g.cfg no.txt",
+    "sample no.cfg",
+    "em g.cfg no.txt -o t.cfg",
+    "em g.cfg g.cfg -o no/t.cfg",
+    "induce no.mrg -o t.json",
+    "induce no.mrg --latent 2 -o t.lpcfg",
+    "context train no.tsv -o t.ctx",
+    "context tag no.ctx gold.mrg",
+    "context curve no.ctx gold.mrg",
+    "demo --html no/demo.html",
+)
+LIGHT = (
+    "convert g.cfg --to json --trim",
+    "eval gold.mrg gold.mrg",
+    "induce gold.mrg -o t.json",
+    "programs",
+    "programs earley",
+)
 
-def imported(folder: Path, *arguments: str) -> tuple[int, set[str]]:
-    """The exit code of a command, and which of the heavy libraries it has imported."""
+
+def imported(folder: Path, *lines: str) -> dict[str, tuple[int, set[str]]]:
+    """The exit code of each command, and the heavy libraries that are imported when it ends.
+
+    All of them run in one process, one after another, so the libraries can only become more.
+    """
     ended = subprocess.run(
-        [sys.executable, "-c", PROBE, *arguments],
+        [sys.executable, "-c", PROBE, *lines],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -29,8 +56,9 @@ def imported(folder: Path, *arguments: str) -> tuple[int, set[str]]:
         check=True,
         stdin=subprocess.DEVNULL,
     )
-    code, modules = json.loads(ended.stderr.splitlines()[-1])
-    return code, set(HEAVY) & set(modules)
+    answers = json.loads(ended.stderr.splitlines()[-1])
+    told = zip(lines, answers, strict=True)
+    return {line: (code, set(HEAVY) & set(modules)) for line, (code, modules) in told}
 
 
 @pytest.fixture
@@ -42,58 +70,26 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "parse no.cfg --sentence a",
-        "parse g.cfg no.txt",
-        "parse --model no.lpcfg --sentence a",
-        "parse g.cfg --sentence a --start X",
-        "surprisal g.cfg no.txt",
-        "sample no.cfg",
-        "em g.cfg no.txt -o t.cfg",
-        "em g.cfg g.cfg -o no/t.cfg",
-        "induce no.mrg -o t.json",
-        "induce no.mrg --latent 2 -o t.lpcfg",
-        "context train no.tsv -o t.ctx",
-        "context tag no.ctx gold.mrg",
-        "context curve no.ctx gold.mrg",
-        "demo --html no/demo.html",
-    ],
-)
-def test_a_mistyped_name_is_told_before_anything_heavy_is_imported(folder, arguments):
-    assert imported(folder, *arguments.split()) == (2, set())
+def test_a_mistyped_name_is_told_before_anything_heavy_is_imported(folder):
+    assert imported(folder, *MISTYPED) == dict.fromkeys(MISTYPED, (2, set()))
 
 
-@pytest.mark.parametrize(
-    "arguments", ["solve no.dyna", "solve bad.dyna", "solve cnf_inside --facts rule=no.tsv"]
-)
-def test_a_program_is_read_before_torch_is_imported(folder, arguments):
-    code, found = imported(folder, *arguments.split())
-    assert code == 2
-    assert found <= {"lark"}
+def test_a_program_is_read_before_torch_is_imported(folder):
+    lines = ("solve no.dyna", "solve bad.dyna", "solve cnf_inside --facts rule=no.tsv")
+    for line, (code, found) in imported(folder, *lines).items():
+        assert code == 2, line
+        assert found <= {"lark"}, line
 
 
-@pytest.mark.parametrize(
-    ("arguments", "allowed"),
-    [
-        ("check g.cfg", {"scipy"}),
-        ("convert g.cfg --to json --trim", set()),
-        ("convert g.cfg --to lines --normalise", {"scipy"}),
-        ("eval gold.mrg gold.mrg", set()),
-        ("induce gold.mrg -o t.json", set()),
-        ("programs", set()),
-        ("programs earley", set()),
-    ],
-)
-def test_what_needs_no_torch_imports_none(folder, arguments, allowed):
-    code, found = imported(folder, *arguments.split())
-    assert code == 0
-    assert found <= allowed
+def test_what_needs_no_torch_imports_none(folder):
+    assert imported(folder, *LIGHT) == dict.fromkeys(LIGHT, (0, set()))
+    lines = ("check g.cfg", "convert g.cfg --to lines --normalise")
+    for line, (code, found) in imported(folder, *lines).items():
+        assert code == 0, line
+        assert found <= {"scipy"}, line
 
 
 def test_parsing_imports_torch_and_numba_alone(folder):
-    code, found = imported(folder, "parse", "g.cfg", "--sentence", "a a", "--restore")
-    assert code == 0
+    line = "parse g.cfg --sentence a --restore"
     # numba looks at the version of scipy, which imports nothing but its root.
-    assert found == {"torch", "numba", "scipy"}
+    assert imported(folder, line) == {line: (0, {"torch", "numba", "scipy"})}
