@@ -8,6 +8,7 @@ from torch import Tensor
 
 from inout.distributions import LinearChain
 from inout.kernels.chain.cpu.passes import CpuPasses
+from tests.seeds import seeds
 from tests.support import assert_close
 
 
@@ -32,7 +33,7 @@ def draw(seed: int, n: int, s: int, stationary: bool, spread: float, dtype: torc
 )
 def test_any_range(stationary: bool, dtype: torch.dtype, spreads: list[float]) -> None:
     in_log_space = set()
-    for seed in range(3):
+    for seed in seeds(3, few=2):
         for n, s in [(1, 3), (5, 2), (16, 7)]:
             for spread in spreads:
                 given = draw(seed, n, s, stationary, spread, dtype)

@@ -9,6 +9,7 @@ from torch import Tensor
 from inout.distributions.pcfg import PCFG
 from inout.kernels.pcfg import op
 from tests.contract.tree_suite import catalan
+from tests.seeds import seeds
 from tests.support import assert_close
 
 INF = torch.inf
@@ -53,7 +54,7 @@ def random_grammar(seed: int, change) -> PCFG:
 @pytest.mark.parametrize("change", [unchanged, ties, masks, nevers, extremes])
 @pytest.mark.parametrize("k", [1, 7, 60])
 def test_k_best_are_the_first_of_all_trees(change, k):
-    for seed in range(8):
+    for seed in seeds(8):
         grammar = random_grammar(seed, change)
         root, rules, words, lengths = grammar._flat(grammar.potentials)
         events, scores = op.k_best_trees(root, rules, words, lengths, k)

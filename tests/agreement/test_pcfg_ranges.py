@@ -150,6 +150,7 @@ class TestImpossibleSymbolsWithInfiniteOutsideValues:
             assert_close(gradient, torch.zeros_like(gradient), atol=1e-3)
 
 
+@pytest.mark.few(6)
 @DTYPES
 @pytest.mark.parametrize("own", [False, True], ids=["shared", "own"])
 @pytest.mark.parametrize("never", [-INF, -1e4, -1e3, -100.0, -40.0])
@@ -158,6 +159,7 @@ def test_sparse_grammars(never, own, dtype):
         check(sparse(random_grammar(seed, (6, 4, 3), dtype, own=own), never, density, seed))
 
 
+@pytest.mark.few(4)
 @DTYPES
 @pytest.mark.parametrize("scale", [3.0, 10.0, 30.0, 100.0, 1e3, 1e4])
 def test_steep_grammars(scale, dtype):
@@ -224,6 +226,7 @@ def two_ways(depth: float, gap: float, dtype: torch.dtype) -> Potentials:
     return root, rules, torch.zeros(1, 3, 1, dtype=dtype), torch.tensor([3])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("depth", "dtype"), [(70.0, F32), (650.0, F64)], ids=str)
 def test_what_is_lost_must_not_matter(depth, dtype):
     """Elements are kept only where less is lost than the dtype can show."""

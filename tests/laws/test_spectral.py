@@ -44,6 +44,7 @@ def values(model):
     return np.array([probability(grammar, tree) for tree in TREES])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("options", [{}, {"centred": False}, {"scaling": None}], ids=str)
 def test_consistency(options):
     """The errors of p(tree) and of μ(a, i, j) fall like 1/√M."""

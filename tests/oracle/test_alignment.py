@@ -166,6 +166,7 @@ def test_an_output_that_no_alignment_gives():
     assert model.log_likelihood([["p"]], ["abb"]).tolist() == [-math.inf]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("many_to_many", [False, True])
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_any_number_of_contexts_covers_everything(size: int, many_to_many: bool):

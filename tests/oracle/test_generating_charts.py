@@ -102,6 +102,7 @@ def check(d: Trees, values: Values, lanes: Lanes, shift: float = 0.0, tolerance:
     return x, centres
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("kind", [F64, C128], ids=["real", "complex"])
 @pytest.mark.parametrize("lanes", LANES, ids=["8", "4-4", "3-3-2", "real", "points"])
 @pytest.mark.parametrize("family", FAMILIES)
@@ -238,6 +239,7 @@ def _plain(d: PCFG) -> generating.ValuedGrammar:
     )
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("lanes", LANES, ids=["8", "4-4", "3-3-2", "real", "points"])
 @pytest.mark.parametrize("family", FAMILIES[1:])
 def test_log_space_gives_the_same_numbers(
