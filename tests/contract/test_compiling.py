@@ -53,6 +53,7 @@ FAMILIES: list[Callable[[Tensor], inout.StructuredDistribution]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.few(2)  # each compiles for seconds, and all take the same path
 @pytest.mark.parametrize("make", FAMILIES, ids=lambda make: make.__name__)
 def test_losses(make, caplog):
     def loss(x: Tensor, event: Tensor) -> Tensor:
