@@ -50,6 +50,7 @@ class Grounding:
     facts: Mapping[str, Facts]
     limits: Limits
     beam: Beam
+    keep_zeros: bool
     progress: Progress | None
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
     derived: dict[str, Relation] = field(default_factory=dict)
@@ -78,12 +79,12 @@ class Grounding:
         return self._forest(goal)
 
     def _load_facts(self) -> None:
-        """Number the facts whose weight is not zero as axioms, relation by relation."""
+        """Number the facts as axioms, relation by relation; those of weight zero if kept."""
         first_row, first_axiom, rows = 0, 0, []
         for name, facts in self.facts.items():
-            finite = (facts.log_weights.detach() > -torch.inf).cpu().numpy()
+            found = (facts.log_weights.detach() > -torch.inf) | self.keep_zeros
             for arity, block in facts.coded(self.vocabulary).items():
-                kept = finite[block.places]
+                kept = found.cpu().numpy()[block.places]
                 codes, places = block.codes[kept], block.places[kept]
                 numbers = np.arange(first_axiom, first_axiom + len(codes))
                 self.given[name, arity] = Relation(name, arity, View(codes, numbers))
@@ -336,6 +337,7 @@ def ground(
     facts: Mapping[str, Facts],
     limits: Limits,
     beam: Mapping[str, int],
+    keep_zeros: bool,
     progress: Progress | None,
 ) -> Forest:
     """The forest of all derivations of `goal`; see `Program.ground`."""
@@ -343,7 +345,7 @@ def ground(
     for name in beam:
         if name not in program.derived:
             raise ArgumentError("beam", f"names {name!r}, which no rule of the program derives")
-    return Grounding(program, facts, limits, Beam(dict(beam)), progress).run(goal)
+    return Grounding(program, facts, limits, Beam(dict(beam)), keep_zeros, progress).run(goal)
 
 
 def _check_facts(program: ParsedProgram, facts: Mapping[str, Facts]) -> None:

@@ -73,12 +73,14 @@ class Program:
         max_edges: int = Limits.edges,
         max_rounds: int = Limits.rounds,
         beam: Mapping[str, int] | None = None,
+        keep_zeros: bool = False,
         progress: Progress | None = None,
     ) -> Forest:
         """The forest of all derivations of the goal from these facts.
 
         Each relation is given as `Facts`, as {row: log-weight}, or as rows of weight one. A fact
-        of log-weight -inf is ignored. Gradients of `log_partition` reach the log-weights, and
+        of log-weight -inf is ignored; with `keep_zeros` it is kept, has an outside value, and
+        satisfies conditions (`?fact`). Gradients of `log_partition` reach the log-weights, and
         `expected_counts(name)` lines up with the rows. Several goals (a goal with arguments) are
         ordered by name.
 
@@ -90,7 +92,7 @@ class Program:
         """
         limits = Limits(at_least("max_edges", max_edges, 1), at_least("max_rounds", max_rounds, 1))
         given = {name: Facts.of(rows) for name, rows in facts.items()}
-        return ground(self.parsed, self.goal, given, limits, beam or {}, progress)
+        return ground(self.parsed, self.goal, given, limits, beam or {}, keep_zeros, progress)
 
     def __repr__(self) -> str:
         inputs = ", ".join(self.inputs)

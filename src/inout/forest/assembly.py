@@ -14,7 +14,7 @@ from torch import Tensor
 from inout._core.errors import ArgumentError, CycleError, ForestError
 from inout.forest.expectations import item_and_edge_posteriors
 from inout.forest.labels import BatchLabels, SelectedLabels
-from inout.kernels.forest.arrays import ForestArrays
+from inout.kernels.forest.arrays import ForestArrays, segments
 from inout.kernels.forest.ordering import order_forest
 
 if TYPE_CHECKING:
@@ -50,13 +50,6 @@ def assemble(
     }
 
 
-def _segments(offsets: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The places offsets[r]:offsets[r+1] of each row, one after another."""
-    starts, lengths = offsets[rows], np.diff(offsets)[rows]
-    ends = np.cumsum(lengths)
-    return np.repeat(starts - ends + lengths, lengths) + np.arange(lengths.sum())
-
-
 def _chain_offsets(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
     """CSR offsets of the concatenation of several CSR arrays."""
     return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(p) for p in parts]))])
@@ -81,12 +74,12 @@ def batch(forests: Sequence[Forest]) -> Forest:
     edge_offsets = _chain_offsets([a.edge_offsets for a in arrays])
     tail_offsets = _chain_offsets([a.tail_offsets for a in arrays])
     tails = np.concatenate([a.tails + b for a, b in zip(arrays, bases[:-1], strict=True)])
-    edges = _segments(edge_offsets, old)
+    edges = segments(edge_offsets, old)
     union = ForestArrays(
         num_axioms=sum(a.num_axioms for a in arrays),
         edge_offsets=np.concatenate([[0], np.cumsum(np.diff(edge_offsets)[old])]),
         tail_offsets=np.concatenate([[0], np.cumsum(np.diff(tail_offsets)[edges])]),
-        tails=new[tails[_segments(tail_offsets, edges)]].astype(np.int32),
+        tails=new[tails[segments(tail_offsets, edges)]].astype(np.int32),
         level_offsets=np.concatenate([[0], np.cumsum(np.bincount(level))]),
         goals=np.concatenate([new[a.goals + b] for a, b in zip(arrays, bases[:-1], strict=True)]),
     )

@@ -19,9 +19,10 @@ from inout.forest.derivation import Derivation, Derivations
 from inout.forest.expectations import Marginals
 from inout.kernels.forest import op
 from inout.kernels.forest.arrays import ForestArrays
+from inout.kernels.forest.outer import outside_log_values
 from inout.kernels.forest.reference import reference_inside
 from inout.kernels.tiers import Tier
-from inout.semirings import Counting, CountOverflowError, Semiring
+from inout.semirings import Counting, CountOverflowError, Log, Semiring
 from inout.series import Histogram, Moments, as_lists, histogram, moments
 from inout.viz import page, svg, text
 
@@ -139,6 +140,35 @@ class Forest:
         values = op.log_values(self.arrays, self.item_weights, self.goal_items, self.tier)
         return values[0] if self.single_goal else values
 
+    def inside(self, relation: str | None = None) -> Float[Tensor, " n"]:
+        """Log of the inside value of every item: the total weight of its derivations.
+
+        With a relation: of its facts, that is, their log-weights. Differentiable. O(e).
+        """
+        if relation is not None:
+            self._check_relation(relation)
+            return self.relations[relation]
+        items = torch.arange(self.num_items, device=self.log_weights.device)
+        return op.log_values(self.arrays, self.item_weights, items, self.tier)
+
+    def outside(self, relation: str | None = None) -> Float[Tensor, " n"]:
+        """Log of the outside value of every item: ∂Z/∂(its inside value).
+
+        It is defined where the inside value is zero, too: by how much Z would grow. With a
+        relation: of its facts, -inf for those that no derivation uses. Z is the sum over several
+        goals. Differentiable. O(e) (Eisner 2016, sections 3 and 5).
+
+        >>> from inout import ForestBuilder
+        >>> builder = ForestBuilder()
+        >>> never = builder.axiom("never", log_weight=float("-inf"))
+        >>> builder.edge("S", [never, builder.axiom("b", log_weight=-0.5)])
+        >>> forest = builder.build(goal="S")
+        >>> dict(zip(forest.labels, forest.outside().tolist()))
+        {'never': -0.5, 'b': -inf, 'S': 0.0}
+        """
+        values = outside_log_values(self.arrays, self.log_weights, self.tier)
+        return self._of_relation(values, relation, logs=True)
+
     def expected_counts(self, relation: str | None = None) -> Float[Tensor, " n"]:
         """Expected number of uses of every fact of a relation, in the order of its rows.
 
@@ -148,17 +178,19 @@ class Forest:
         return self._of_relation(self._item_counts(), relation)
 
     def _of_relation(
-        self, counts: Inexact[Tensor, " v"], relation: str | None
+        self, values: Inexact[Tensor, " v"], relation: str | None, logs: bool = False
     ) -> Inexact[Tensor, " n"]:
-        """Counts of items as counts of a relation's facts."""
+        """Values of items as values of a relation's facts; axioms of the same fact add up."""
         if relation is None:
-            return counts
+            return values
         self._check_relation(relation)
         sizes = [len(rows) for rows in self.relations.values()]
-        rows = self.axiom_rows.to(counts.device)
-        spread = counts.new_zeros(sum(sizes)).index_add(0, rows, counts[: self.arrays.num_axioms])
-        parts = torch.split(spread, sizes)
-        return parts[list(self.relations).index(relation)]
+        rows, own = self.axiom_rows.to(values.device), values[: self.arrays.num_axioms]
+        if logs:
+            spread = Log(dtype=own.dtype, device=own.device).sum(own, rows, sum(sizes))
+        else:
+            spread = own.new_zeros(sum(sizes)).index_add(0, rows, own)
+        return torch.split(spread, sizes)[list(self.relations).index(relation)]
 
     def _item_counts(self, goals: Tensor | None = None) -> Float[Tensor, " v"]:
         goals = self.goal_items if goals is None else goals

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 
@@ -100,7 +101,7 @@ def solve(
     program = Program(source.text, goal=request.goal, source=source.name)
     facts, from_sentence = load_facts(program, request)
     read = time.perf_counter()
-    limits = {"max_edges": request.max_edges, "max_rounds": request.max_rounds}
+    limits: dict[str, Any] = {"max_edges": request.max_edges, "max_rounds": request.max_rounds}
     forest = program.ground(
         facts,
         beam=request.beam,

@@ -55,3 +55,10 @@ class ForestArrays:
         """Head of every edge, [e]."""
         counts = np.diff(self.edge_offsets)
         return np.repeat(np.arange(self.num_items, dtype=np.int32), counts)
+
+
+def segments(offsets: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places offsets[r]:offsets[r+1] of each row, one after another."""
+    starts, lengths = offsets[rows], np.diff(offsets)[rows]
+    ends = np.cumsum(lengths)
+    return np.repeat(starts - ends + lengths, lengths) + np.arange(lengths.sum())
