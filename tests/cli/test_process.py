@@ -21,6 +21,7 @@ PARSE = [
     "--sentence",
     "time flies like an arrow",
 ]
+COLOUR = r"\x1b\[(3[0-9]|9[0-7])m"
 
 
 def test_json_stands_alone_on_stdout():
@@ -53,7 +54,15 @@ def test_lines_fit_the_terminal(columns, tmp_path):
     assert side_by_side == (columns >= 80)
 
 
-def test_colours_can_be_refused():
+def test_colours_can_be_refused(tmp_path):
+    (tmp_path / "g.cfg").write_text("S -> S S [0.25] | 'a' [0.75]\n", encoding="utf-8")
+    check = (*COMMAND, "check", tmp_path / "g.cfg")
+    assert re.search(COLOUR, on_terminal(*check, columns=80))
+    assert not re.search(COLOUR, on_terminal(*check, columns=80, NO_COLOR="1"))
+
+
+@pytest.mark.exhaustive
+def test_pictures_without_colours():
     sent = on_terminal(*COMMAND, *PARSE, columns=80, NO_COLOR="1")
-    assert not re.search(r"\x1b\[(3[0-9]|9[0-7])m", sent)
+    assert not re.search(COLOUR, sent)
     assert "█" in sent

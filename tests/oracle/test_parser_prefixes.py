@@ -203,6 +203,7 @@ def test_the_same_by_deduction(seed: int) -> None:
 # Laws
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("text", [*FINITE, *INFINITE])
 def test_a_prefix_ends_or_goes_on(text: str) -> None:
     grammar = Grammar.from_text(text)
