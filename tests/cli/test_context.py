@@ -299,7 +299,7 @@ def test_pictures_and_pages(run, folder):
         ("curve model.ctx partly.tsv", "partly.tsv:3: sequences must have labels"),
         ("curve model.ctx test.tsv --svg model.ctx", "--svg must not be an input file"),
         ("curve model.ctx test.tsv --html no/x.html", "no/x.html: there is no directory no"),
-        ("curve model.ctx test.tsv --html x --svg x", "must be different files. Got x for both"),
+        ("curve model.ctx test.tsv --html x --svg x", "must be different files. Got x twice"),
         ("curve model.ctx - --also model.ctx", "DATA must be files"),
         ("tags", "No such command 'tags'"),
     ],

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import inout
-from inout.cli.drawing import draw
 from inout.cli.equations.phrases import phrase_graph, phrase_tree
+from inout.cli.paper import draw
 from inout.io import write_text
 from inout.viz import TreeNode, text
 from inout.viz.branches import branches, side_by_side

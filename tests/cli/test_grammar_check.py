@@ -32,7 +32,11 @@ def test_a_grammar_without_faults(run, grammar):
         ("S -> 'a' [0.5] | X [0.5]", "undefined", "undefined        1: X"),
         ("S -> 'a'\nA -> 'b'", "unreachable", "unreachable      1: A"),
         ("S -> 'a' [1] | A [0]\nA -> A", "unproductive", "unproductive     1: A"),
-        ("S -> 'a' [0.5] | 'b' [0.25]", "improper", "not 1 for 1: S 0.75"),
+        (
+            "S -> 'a' [0.5] | 'b' [0.25]",
+            "improper",
+            "the weights of 1 left side do not sum to 1: S 0.75",
+        ),
         ("S -> S S [0.6] | 'a' [0.4]", "inconsistent", "all trees sum to 0.6667, not to 1"),
         ("S -> S S [1] | 'a' [1]", "infinite", "infinite: the sum"),
     ],

@@ -110,10 +110,7 @@ def test_markovisation_and_classes_have_options(run, folder):
     ("arguments", "message"),
     [
         (("no.mrg",), "no.mrg: no such file"),
-        (
-            ("gold.mrg", "--horizontal", "-1"),
-            "--horizontal must be an integer of at least 0, or all",
-        ),
+        (("gold.mrg", "--horizontal", "-1"), "--horizontal must be an integer >= 0, or all"),
         (("gold.mrg", "--vertical", "0"), "--vertical must be at least 1. Got 0"),
         (("gold.mrg", "--unknown-share", "2"), "--unknown-share must be from 0 to 1. Got 2.0"),
         (("gold.mrg", "-o", "x.cfg"), "has no way to write the nonterminal"),

@@ -104,7 +104,7 @@ def test_what_came_before_a_bad_byte_is_not_lost(run, folder, typed):
     outcome = run("parse", "g.cfg", "--format", "bracketed")
     assert outcome.code == 2
     assert outcome.out == "(S (S a) (S a))\n(S b)\n"
-    assert outcome.err == "<stdin>:3:3: the text must be UTF-8. Got the byte 0xff\n"
+    assert outcome.err == "<stdin>:3:3: the file must be UTF-8 text. Got the byte 0xff\n"
 
 
 def test_a_line_that_is_too_long_is_left_out(run, folder):

@@ -35,7 +35,6 @@ both distributions must have the same lengths
 cannot be --weighted and --unweighted
 confidences and correct must be lists
 d1 and d2 must be at least 0
-expected one label per value
 faint and dashed must name lines
 give --prior or --alpha
 use --sentence or files, not both
@@ -45,8 +44,8 @@ model and skeletal must have the same
 only one input can be standard input
 only one of GOLD and PARSES
 root must be [.. nt] and preterminals
-the whole must not be less than its part
-there must be an output for each
+the whole must be at least its part
+there must be inputs, with an output
 there must be nonterminals and preterminals
 there must be one parse (or None) for each
 two distributions with the same successors

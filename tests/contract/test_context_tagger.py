@@ -197,7 +197,7 @@ def test_parameters_of_numpy_are_saved(tmp_path):
     [
         ([], [], "must not be empty"),
         ([[["a"]]], [], "tags must be one list"),
-        ([[["a"]]], [["x", "y"]], "1 positions and 2 tags"),
+        ([[["a"]]], [["x", "y"]], "1 positions and 2 labels"),
         ([[]], [[]], "must have a position"),
         ([[["a"], ["b"]]], [[1, "1"]], "differ as strings too. Got 1 and '1'"),
         ([[{"a": float("nan")}]], [["x"]], "must be finite"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from inout._core.errors import ArgumentError, FileError
 from inout.io.column_features import column_features, columns_of, shape
-from inout.io.lines import decoded_lines
+from inout.io.files import decoded_lines
 from inout.io.tagged import parse_tagged, read_tagged, write_tagged
 from tests.seeds import examples
 
@@ -145,7 +145,7 @@ def test_sequences_come_as_they_are_read():
     [
         ([[]], [[]], "at least one position"),
         ([[{"a": 1.0}]], [["B", "I"]], "1 positions and 2 labels in sequence 0"),
-        ([[{"a": 1.0}]], [], "those of 1 sequences. Got those of 0"),
+        ([[{"a": 1.0}]], [], "those of 1 sequences. Got 0"),
         ([[{"a": float("nan")}]], [["B"]], "finite value"),
         ([[{"": 1.0}]], [["B"]], "must have a name"),
         ([[{"a": 1.0}]], [["b c"]], "no spaces"),

@@ -418,13 +418,13 @@ def test_long_labels_are_shortened_but_whole_in_the_tooltip():
         (lambda: Graph([Node(0, "a")], [HyperEdge(0, (7,))]), "Got 7"),
         (lambda: Graph([Node(0, "a")], [HyperEdge(0, (0,))]), "lower level"),
         (lambda: Graph([], [], ["S"]), "Got 'S'"),
-        (lambda: Graph([Node(0, "a")], [], (), 0), "Got 0 instead"),
+        (lambda: Graph([Node(0, "a")], [], (), 0), "must be at least its part. Got 0"),
         (lambda: Node(0, "a", "goal"), "kind must be 'item' or 'axiom'"),
         (lambda: TreeNode("a", kind="word"), "kind must be 'item' or 'axiom'"),
-        (lambda: svg.forest(TELESCOPE, max_nodes=0), "Got the limit 0"),
+        (lambda: svg.forest(TELESCOPE, max_nodes=0), "max_nodes must be at least 1. Got 0"),
         (lambda: text.table([["a"]], ["x", "y"]), "row 0 must have 2 cells. Got 1"),
         (lambda: text.table([["a"]], ["x"], "q"), "Got 'q'"),
-        (lambda: text.bars(["a"], []), "Got 1 and 0"),
+        (lambda: text.bars(["a"], []), "labels must be one for each of 0 values. Got 1"),
     ],
 )
 def test_wrong_input_is_refused(make, message):

@@ -160,7 +160,7 @@ def test_odd_points_are_drawn_inside(points):
     ("series", "options", "message"),
     [
         ({}, {}, "at least one line"),
-        ({"a": []}, {}, "at least one point. Got none for 'a'"),
+        ({"a": []}, {}, "must have points. Got none for 'a'"),
         ({"a": [(0, float("nan"))]}, {}, "finite"),
         ({"a": [(float("inf"), 0)]}, {}, "finite"),
         ({"a": [(0, -1e308), (0, 1e308)]}, {}, "far apart"),
@@ -168,7 +168,7 @@ def test_odd_points_are_drawn_inside(points):
         ({"a": [(0, 0)]}, {"across_range": (2, 1)}, "across_range must be two numbers"),
         ({"a": [(0, 0)]}, {"dashed": ["b"]}, "Got 'b'"),
         ({"a": [(0, 0)]}, {"faint": {"b": [[(0, 0)]]}}, "Got 'b'"),
-        ({"a": [(0, 0)]}, {"faint": {"a": [[]]}}, "at least one point"),
+        ({"a": [(0, 0)]}, {"faint": {"a": [[]]}}, "must have points"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(series, options, message):

@@ -9,10 +9,9 @@ import pytest
 import torch
 
 import inout
-from inout._core.errors import ArgumentError
+from inout._core.errors import ArgumentError, TrainingError
 from inout.contexts import HistoryFeature
 from inout.contexts.history_features import checked_features
-from inout.learning.errors import TrainingError
 from tests.seeds import seeds
 
 SEQUENCES = [[["round"], ["dark"], ["round"]], [["dark"], ["dark"]], [["round"], ["round"]]] * 2

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from inout._core.errors import ArgumentError
+from inout._core.errors import ArgumentError, TrainingError
 from inout.contexts.alignments.model import AlignmentModel
 from inout.learning.alignment import AlignmentStats, Strategy, fit_alignment
-from inout.learning.errors import TrainingError
 
 # How symbols are spelled: one letter, two, three, or two symbols together one letter.
 SPELLING = {("A",): "a", ("E",): "e", ("K",): "k", ("S",): "s", ("K", "S"): "x", ("CH",): "ch"}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 # Larger integers would silently lose digits in JSON readers that use float64.
 _LARGEST_NUMBER = 2**53
@@ -59,6 +62,11 @@ def number(value: float | None) -> float | str | None:
     (0.5, '-inf')
     """
     return str(value) if value in (math.inf, -math.inf) else value
+
+
+def json_line(document: Mapping[str, Any]) -> str:
+    """A document as one line of JSON."""
+    return json.dumps(document, ensure_ascii=False, allow_nan=False)
 
 
 def exact(count: int) -> int | str:

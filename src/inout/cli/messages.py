@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 from inout._core.errors import FileError, InoutError, ProgramError, Remedy
 
 # Arguments of the library and the options they come from.
@@ -36,6 +40,25 @@ def message(error: InoutError) -> str:
     )
     of_file = isinstance(error, FileError | ProgramError) and error.place is not None
     return text if of_file else from_command(text)
+
+
+def note(text: str) -> None:
+    """Print a note on stderr."""
+    print(f"note: {text}", file=sys.stderr)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A clause to append to a message: the nearest known names, or nothing.
+
+    >>> did_you_mean("goall", ["goal", "beta"])
+    '; did you mean goal?'
+    >>> did_you_mean("cnf", ["cnf_inside"]), did_you_mean("x", ["goal"])
+    ('; did you mean cnf_inside?', '')
+    """
+    names = sorted(known)
+    close = get_close_matches(name.lower(), names, n=3, cutoff=0.6)
+    close = close or [other for other in names if name and other.startswith(name.lower())][:3]
+    return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 def from_command(text: str) -> str:

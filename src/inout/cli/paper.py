@@ -10,7 +10,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from inout.viz import TreeNode
+from inout.viz.branches import branches
 from inout.viz.text import bar
+from inout.viz.text import tree as indented
 
 # One rule under the header, as in viz.text.table.
 _RULED = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
@@ -74,6 +77,12 @@ class Paper:
             grid.add_row(Text(name), Text(text) if isinstance(text, str) else text)
         self.console.print(Padding(grid, (0, 0, 0, indent), expand=False))
 
+    def ranked(self, name: str, probability: str, share: float, log_weight: str) -> None:
+        """Print the heading of a tree: its rank, its probability with a bar, its log-weight."""
+        about, weight = f"  probability {probability}  ", (f"  log-weight {log_weight}", "dim")
+        self.line(Text.assemble((name, "bold"), about, bar_text(share), weight))
+        self.line()
+
     def drawing(self, text: str, rest: str) -> None:
         """Print an indented drawing; `rest` says where to find the whole of a long one."""
         lines = text.split("\n")
@@ -86,6 +95,11 @@ class Paper:
         """Say that a file was written."""
         self.line()
         self.line(f"wrote {path}", "dim")
+
+
+def draw(tree: TreeNode, width: int) -> str:
+    """The tree with its root on top if it fits, otherwise one node per line."""
+    return branches(tree, max_width=width, max_depth=40) or indented(tree)
 
 
 def bar_text(value: float, largest: float = 1.0) -> Text:

@@ -1,7 +1,8 @@
-"""Progress on stderr: a status line for slow work, bars, and notes about compilation."""
+"""Progress on stderr: a status line for slow work, bars, notes about compilation; Ctrl-C."""
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -42,6 +43,19 @@ class Line:
         if number == 0:
             tell("all that is missing")
         self.say(f"{COMPILING} {'█' * number}{'░' * (total - number)}")
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ignore Ctrl-C for a moment: a second one must not lose the file."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from inout.distributions.arguments import broadcasts, refuse_non_tensors
 from inout.semirings import Jet
 from inout.series import Generating, Lanes
 from inout.series.generating import Function
-from inout.series.weighted import weighted_gradients
+from inout.series.moments import weighted_gradients
 
 if TYPE_CHECKING:
     from inout.distributions.base import StructuredDistribution

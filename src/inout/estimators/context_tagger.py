@@ -22,7 +22,7 @@ except ImportError as error:
 from inout._core.errors import ArgumentError
 from inout.contexts.history_features import HistoryFeature
 from inout.contexts.model import ContextModel, Tagging
-from inout.learning.contexts import Method, fit_contexts
+from inout.learning.contexts import Method, check_positions, fit_contexts
 
 Position: TypeAlias = Mapping[str, float] | Sequence[str]
 Sequences: TypeAlias = Sequence[Sequence[Position] | NDArray[Any]]
@@ -75,18 +75,11 @@ class ContextTagger(BaseEstimator):  # type: ignore[misc]
         random_state: int | np.random.RandomState | None = None,
         history_features: Sequence[HistoryFeature] = (),
     ) -> None:
-        self.order = order
-        self.size = size
-        self.memory = memory
-        self.beam = beam
-        self.learn_escape = learn_escape
-        self.method = method
-        self.epochs = epochs
-        self.step = step
-        self.delta = delta
-        self.l2 = l2
-        self.random_state = random_state
-        self.history_features = history_features
+        self.order, self.size, self.memory = order, size, memory
+        self.beam, self.learn_escape = beam, learn_escape
+        self.method, self.epochs = method, epochs
+        self.step, self.delta, self.l2 = step, delta, l2
+        self.random_state, self.history_features = random_state, history_features
 
     def fit(self, X: Sequences, y: Labels) -> ContextTagger:
         """Train on sequences and their labels; O(epochs · positions · size · labels) time."""
@@ -144,13 +137,8 @@ class ContextTagger(BaseEstimator):  # type: ignore[misc]
                 f"X and y must have the same number of sequences, at least one. Got {len(found)} "
                 f"and {len(y)}",
             )
-        for number, (labels, wanted) in enumerate(zip(found, y, strict=True)):
-            if len(labels) != len(wanted):
-                raise ArgumentError(
-                    "y",
-                    f": a sequence must have a label for each position: number {number} has "
-                    f"{len(labels)} positions and {len(wanted)} labels",
-                )
+        check_positions("y", found, y)
+        for labels, wanted in zip(found, y, strict=True):
             yield np.array([a == b for a, b in zip(labels, wanted, strict=True)], dtype=np.bool_)
 
     def _tag(self, X: Sequences) -> list[Tagging]:

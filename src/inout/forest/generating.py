@@ -18,7 +18,7 @@ from inout.kernels.forest.reference import reference_inside
 from inout.semirings import Jet
 from inout.series import Generating, Lanes
 from inout.series.generating import Function
-from inout.series.weighted import weighted_gradients
+from inout.series.moments import weighted_gradients
 
 if TYPE_CHECKING:
     from inout.forest.forest import Forest

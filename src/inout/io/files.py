@@ -1,13 +1,16 @@
-"""Whole files, read with clear errors and written atomically."""
+"""Files, read whole or line by line with clear errors, and written atomically."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from inout._core.errors import FileError
-from inout._core.files import reason
+from inout._core.files import open_bytes, reason, unreadable
+
+_MARK = b"\xef\xbb\xbf"
 
 
 def read_text(path: str | Path) -> str:
@@ -21,15 +24,42 @@ def read_text(path: str | Path) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        before = data[: error.start]
-        line = before.count(b"\n") + 1
-        column = len(before[before.rfind(b"\n") + 1 :].decode("utf-8-sig")) + 1
-        raise FileError(
-            f"the file must be UTF-8 text. Got the byte 0x{data[error.start]:02x}",
-            file=path,
-            line=line,
-            column=column,
-        ) from None
+        raise _not_text(error, path) from None
+
+
+def lines_of_file(path: str | Path) -> Iterator[str]:
+    """The lines of a UTF-8 file without their ends; `.xz` and `.gz` are decompressed.
+
+    Raises `FileError` if the file cannot be read or is not UTF-8 text.
+    """
+    try:
+        with open_bytes(Path(path)) as file:
+            yield from decoded_lines(file, str(path))
+    except unreadable() as error:
+        raise FileError(reason(error), file=path) from error
+
+
+def decoded_lines(data: Iterable[bytes], source: str) -> Iterator[str]:
+    r"""Lines of bytes as text, without their ends (\n or \r\n) and without a byte order mark.
+
+    >>> list(decoded_lines([b"a\r\n", b"b"], "<stdin>"))
+    ['a', 'b']
+    """
+    for number, line in enumerate(data, 1):
+        line = line.removeprefix(_MARK) if number == 1 else line
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise _not_text(error, source, number) from None
+        yield text.removesuffix("\n").removesuffix("\r")
+
+
+def _not_text(error: UnicodeDecodeError, path: str | Path, first: int = 1) -> FileError:
+    """The error of a byte that is not UTF-8, in data that begin at line `first`."""
+    before = error.object[: error.start]
+    column = len(before[before.rfind(b"\n") + 1 :].decode("utf-8")) + 1
+    message = f"the file must be UTF-8 text. Got the byte 0x{error.object[error.start]:02x}"
+    return FileError(message, file=path, line=first + before.count(b"\n"), column=column)
 
 
 def read_bytes(path: str | Path) -> bytes:
@@ -102,9 +132,8 @@ def _unpacked(path: str | Path, data: bytes) -> bytes:
     try:
         return lzma.decompress(data)
     except lzma.LZMAError as error:
-        raise FileError(
-            f"the file must be whole and compressed by xz. {error}", file=path
-        ) from error
+        message = f"the file must be whole and compressed by xz. {error}"
+        raise FileError(message, file=path) from error
 
 
 def _umask() -> int:

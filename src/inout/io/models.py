@@ -20,7 +20,7 @@ LATENT_GRAMMAR = "inout-latent"
 
 Arrays = Mapping[str, NDArray[Any]]
 
-# What a header, or what is made of a file's content, may raise where the file is not as it was.
+# What reading a header, or making a model of a damaged file, may raise.
 _UNREADABLE = (
     SafetensorError, AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError,
 )  # fmt: skip

@@ -27,8 +27,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from inout._core.checks import expect
 from inout._core.errors import ArgumentError, FileError, Remedy
 from inout.io.column_features import column_features
-from inout.io.files import write_text
-from inout.io.lines import lines_of_file
+from inout.io.files import lines_of_file, write_text
 
 Form: TypeAlias = Literal["features", "conll"]
 
@@ -122,10 +121,8 @@ def write_tagged(
     blocks = []
     several = list(sequences)
     named = [[None] * len(positions) for positions in several] if labels is None else list(labels)
-    if len(named) != len(several):
-        raise ArgumentError(
-            "labels", f"must be those of {len(several):,} sequences. Got those of {len(named):,}"
-        )
+    wanted = f"must be those of {len(several)} sequences"
+    expect(len(named) == len(several), "labels", wanted, len(named))
     for k, (positions, tags) in enumerate(zip(several, named, strict=True)):
         if not positions or len(positions) != len(tags):
             raise ArgumentError(
@@ -179,7 +176,7 @@ def _of_columns(columns: int, block: list[tuple[int, str]], source: str) -> Tagg
                 "the lines of a sequence must have the same number of columns. "
                 f"Got {len(row)} after {len(rows[0])}"
             )
-    # A column alone is that of the words, whatever is asked for.
+    # A single column is that of the words, whatever `columns` says.
     labelled = len(rows[0]) not in (1, columns)
     labels = [None if not labelled or row[-1] == UNKNOWN else row[-1] for row in rows]
     positions = column_features([row[:-1] if labelled else row for row in rows])
@@ -192,7 +189,7 @@ def _sequence(
     block: list[tuple[int, str]],
     source: str,
 ) -> TaggedSequence:
-    """The sequence; refused where only some of its labels are known."""
+    """The sequence; an error if only some of its labels are known."""
     begin = block[0][0]
     known = [label for label in labels if label is not None]
     if not known:
@@ -224,10 +221,8 @@ def _unescaped(text: str, place: _Place) -> str:
         if match[1] == UNKNOWN and text == match[0]:
             return UNKNOWN
         if match[1] not in _MEANING:
-            raise place.error(
-                f"a backslash must be written \\\\, unless it is that of \\:, \\t, \\n "
-                f"or \\r. Got {text!r:.60}"
-            )
+            wanted = "a backslash must be written \\\\, except in \\:, \\t, \\n and \\r"
+            raise place.error(f"{wanted}. Got {text!r:.60}")
         return _MEANING[match[1]]
 
     return _ESCAPE.sub(meaning, text) if "\\" in text else text
@@ -246,7 +241,7 @@ def _written(position: Mapping[str, float] | Iterable[str], label: str | None) -
 
 
 def written_label(label: str) -> str:
-    """A label as it stands in a file."""
+    """A label as it is written in a file."""
     if not label or " " in label:
         raise ArgumentError("labels", f"must have at least one letter and no spaces. Got {label!r}")
     return "\\?" if label == UNKNOWN else label.translate(_SPECIAL)

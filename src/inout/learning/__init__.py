@@ -1,11 +1,11 @@
 """Learning: EM for generative models, conditional training by gradients; functions of data."""
 
+from inout._core.errors import TrainingError as TrainingError
 from inout.learning.conditional import ConditionalResult as ConditionalResult
 from inout.learning.conditional import fit_conditional as fit_conditional
 from inout.learning.em import EMResult as EMResult
 from inout.learning.em import EMRun as EMRun
 from inout.learning.em import em as em
-from inout.learning.errors import TrainingError as TrainingError
 from inout.learning.hidden_markov import HiddenMarkovModel as HiddenMarkovModel
 from inout.learning.model import GenerativeModel as GenerativeModel
 from inout.learning.priors import Additive as Additive

@@ -21,7 +21,7 @@ from inout.kernels.lattice.growing import grow_rows
 from inout.kernels.lattice.op import Lattice
 from inout.kernels.lattice.selection import By
 from inout.learning.arguments import checked_number, generator_or_fixed
-from inout.learning.errors import refuse_divergence
+from inout.learning.context_training import refuse_divergence
 from inout.learning.progress import Callback, Progress, reporter
 
 LEAST = 1e-3
@@ -114,11 +114,8 @@ def fit_alignment(
     """
     expect_one_of("strategy", strategy, get_args(Strategy))
     if not inputs or len(inputs) != len(outputs):
-        raise ArgumentError(
-            None,
-            f"there must be an output for each of one or more inputs. "
-            f"Got {len(inputs)} inputs and {len(outputs)} outputs",
-        )
+        given = f"{len(inputs)} inputs and {len(outputs)} outputs"
+        raise ArgumentError(None, f"there must be inputs, with an output for each. Got {given}")
     descent = Descent(epochs=epochs, step=step, delta=delta, least=least)
     source = generator_or_fixed(generator)
     if symbols is None:
@@ -253,6 +250,7 @@ def imputed_targets(
             continue
         numbers = model.numbered_outputs([given.output])[0]
         letters = len(model.letters)
-        actions = alignment_actions(given.alignment, numbers, letters)
-        found.append(action_targets([actions], letters))
+        found.append(
+            action_targets([alignment_actions(given.alignment, numbers, letters)], letters)
+        )
     return found

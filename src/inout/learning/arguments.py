@@ -13,7 +13,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inout._core.checks import expect_shape
+from inout._core.checks import expect, expect_shape
 from inout._core.errors import ArgumentError
 from inout._core.randomness import checked_generator
 from inout.learning.model import Parameters, as_array
@@ -64,10 +64,8 @@ def checked_starts(
     starts: Any, parameters: Parameters, *, same_zeros: bool
 ) -> list[Float[np.ndarray, " p"]]:
     """The log-weights of each further starting point; `same_zeros`: as those of the model."""
-    if isinstance(starts, Tensor | str | Mapping) or not isinstance(starts, Sequence):
-        raise ArgumentError(
-            "starts", f"must be a list of log-weights or models. Got {starts!r:.80}"
-        )
+    fine = isinstance(starts, Sequence) and not isinstance(starts, Tensor | str | Mapping)
+    expect(fine, "starts", "must be a list of log-weights or models", starts)
     size, found = len(parameters.log_weights), []
     for number, start in enumerate(starts):
         name = f"starts[{number}]"
@@ -92,9 +90,3 @@ def checked_number(name: str, value: Any, least: float, *, above: bool = False) 
 def generator_or_fixed(generator: Any) -> torch.Generator:
     """The caller's generator, or one with seed 0, so that training is reproducible."""
     return torch.Generator().manual_seed(0) if generator is None else checked_generator(generator)
-
-
-def checked_progress(progress: Any) -> None:
-    """Refuse a `progress` that is neither a flag nor a function."""
-    if not (isinstance(progress, bool) or callable(progress)):
-        raise ArgumentError("progress", f"must be True, False or a function. Got {progress!r:.80}")

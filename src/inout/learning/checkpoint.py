@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -88,11 +87,8 @@ class Checkpoint:
         """The state in the file; refused if it belongs to another run."""
         content, tensors = _read(self.path)
         if content.get("kind") != self.kind:
-            raise ArgumentError(
-                "checkpoint",
-                f"must be one of {self.kind}. "
-                f"Got {self.path}, which is one of {content.get('kind')}",
-            )
+            given = f"{self.path}, which is one of {content.get('kind')}"
+            raise ArgumentError("checkpoint", f"must be one of {self.kind}. Got {given}")
         before = content.get("identity", {})
         changed = [
             f"{name} was {before.get(name, 'nothing')} and is {value}"
@@ -114,14 +110,13 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise FileError(error.strerror or str(error), file=path) from error
     try:
         tensors = load_tensors(data)
-        (size,) = struct.unpack("<Q", data[:8])
+        size = int.from_bytes(data[:8], "little")
         content = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["inout"])
-    except (SafetensorError, struct.error, ValueError, KeyError, TypeError) as error:
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise FileError("not a checkpoint, or a damaged one", file=path) from error
-    if content.get("version") != VERSION:
-        raise FileError(
-            f"the checkpoint must have version {VERSION}. Got {content.get('version')}", file=path
-        )
+    found = content.get("version")
+    if found != VERSION:
+        raise FileError(f"the checkpoint must have version {VERSION}. Got {found}", file=path)
     return content, tensors
 
 

@@ -14,18 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from inout._core.checks import as_log_weights, at_least, expect, expect_shape
-from inout._core.errors import ArgumentError
-from inout.learning.arguments import (
-    checked_array,
-    checked_frequencies,
-    checked_number,
-    checked_progress,
-)
+from inout._core.errors import ArgumentError, TrainingError
+from inout.learning.arguments import checked_array, checked_frequencies, checked_number
 from inout.learning.checkpoint import Checkpoint, digest
-from inout.learning.errors import TrainingError
 from inout.learning.expectation import ROUNDING
 from inout.learning.model import LogPartitions
-from inout.learning.progress import Callback, Clock, Progress, reporter
+from inout.learning.progress import Callback, Clock, check_progress, reporter
 
 Method = Literal["lbfgs", "adam"]
 # A rise that a step of L-BFGS must not miss: far more than rounding, relative to the objective.
@@ -113,7 +107,7 @@ def fit_conditional(
     rate = checked_number("learning_rate", learning_rate, 0.0, above=True)
     tolerance = checked_number("tolerance", tolerance, 0.0)
     max_iterations = at_least("max_iterations", max_iterations, 0)
-    checked_progress(progress)
+    check_progress(progress)
 
     def identity() -> dict[str, str]:
         return {
@@ -286,21 +280,7 @@ class _Search:
             self.best = here
         self._save()
         self.clock.tick()
-        done = len(self.objectives) - 1
-        left = 0 if self.converged else self.clock.iterations_left(self.objectives)
-        tell(
-            Progress(
-                run=0,
-                runs=1,
-                iteration=done,
-                max_iterations=self.max_iterations,
-                log_likelihood=here.log_likelihood,
-                objective=here.objective,
-                perplexity=None,
-                iterations_left=left,
-                seconds_left=self.clock.seconds_left(0, left, done),
-            )
-        )
+        tell(self.clock.progress(self.objectives, here.log_likelihood, converged=self.converged))
 
     def _save(self) -> None:
         if self.checkpoint is None:

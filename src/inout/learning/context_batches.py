@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -103,12 +103,19 @@ class BatchContexts:
     def observed(self, targets: Targets) -> Vector:
         """How often the labels of the data use each weight."""
         lattices = [lattice for _, lattice in self.parts]
-        found, first = [], 0
-        for lattice in lattices:
-            last = first + lattice.columns.num_examples
-            found.append(lattice.constrained(targets.part(first, last)).posteriors)
-            first = last
+        found = [
+            lattice.constrained(targets.part(first, last)).posteriors
+            for lattice, first, last in _ranges(lattices)
+        ]
         return self.counts(lattices, found)
+
+
+def _ranges(lattices: Sequence[Lattice]) -> Iterator[tuple[Lattice, int, int]]:
+    """Each lattice with the range of its examples."""
+    last = 0
+    for lattice in lattices:
+        first, last = last, last + lattice.columns.num_examples
+        yield lattice, first, last
 
 
 class _LogPartition(torch.autograd.Function):
@@ -121,22 +128,18 @@ class _LogPartition(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *slopes: Any) -> Any:
         contexts, lattices = ctx.kept
-        scales, weighted, first = slopes[0].numpy(), [], 0
-        for lattice in lattices:
-            last = first + lattice.columns.num_examples
+        scales, weighted = slopes[0].numpy(), []
+        for lattice, first, last in _ranges(lattices):
             edges = np.diff(lattice.edge_offsets[lattice.columns.firsts])
             weighted.append(lattice.posteriors * np.repeat(scales[first:last], edges))
-            first = last
         return torch.from_numpy(contexts.counts(lattices, weighted)), None
 
 
 def fit_lbfgs(training: Training, l2: float) -> ContextModel:
     """In each epoch contexts are selected, then the weights are optimised with these contexts."""
     if training.model.escape == -np.inf:
-        raise ArgumentError(
-            "learn_escape",
-            "must be True for lbfgs with a beam: it needs contexts that cover everything",
-        )
+        why = "it needs contexts that cover everything"
+        raise ArgumentError("learn_escape", f"must be True for lbfgs with a beam: {why}")
     for epoch in range(training.epochs):
         model = training.model
         contexts = BatchContexts.selected(model, training.seen, training.learn_escape)

@@ -10,10 +10,9 @@ import numpy as np
 import torch
 
 from inout._core.checks import at_least
-from inout._core.errors import ArgumentError
+from inout._core.errors import ArgumentError, TrainingError
 from inout.contexts.hidden_markov import ContextExpectation, ContextHiddenMarkovModel
 from inout.learning.arguments import checked_corpus, checked_number
-from inout.learning.errors import TrainingError
 from inout.learning.model import Parameters
 from inout.learning.priors import maximise
 

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from inout._core.errors import TrainingError
 from inout.contexts.model import ContextModel
 from inout.contexts.observations import Observations
 from inout.kernels.lattice.arrays import Columns, Targets
 from inout.kernels.lattice.cpu import observations as observed
 from inout.kernels.lattice.op import Lattice
 from inout.kernels.lattice.selection import select
-from inout.learning.errors import refuse_divergence
 
 Vector = NDArray[np.float64]
 
@@ -151,3 +151,12 @@ class Training:
             )  # fmt: skip
         self._likelihood = self._length = 0.0
         self._since = self._missing = 0
+
+
+def refuse_divergence(*weights: Vector) -> None:
+    """Raise if weights are no longer finite."""
+    if not all(np.isfinite(some).all() for some in weights):
+        raise TrainingError(
+            "training must keep weights finite. Got others; take smaller steps, or scale features "
+            "down"
+        )

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from inout._core.checks import at_least, expect
 from inout._core.errors import ArgumentError
@@ -22,7 +20,6 @@ from inout.learning.context_training import After, Training
 from inout.learning.context_training import Passed as Passed
 
 Method = Literal["adagrad", "lbfgs"]
-Vector = NDArray[np.float64]
 
 
 def fit_contexts(
@@ -106,24 +103,24 @@ def fit_contexts(
 
 def _checked_labels(sequences: Sequences, tags: Sequence[Sequence[str]]) -> list[str]:
     """All labels, in order, of data in which every position has one."""
-    if len(sequences) != len(tags):
-        raise ArgumentError(
-            "tags", f"must be one list for each of {len(sequences)} sequences. Got {len(tags)}"
-        )
+    wanted = f"must be one list for each of {len(sequences)} sequences"
+    expect(len(sequences) == len(tags), "tags", wanted, len(tags))
     if not len(sequences):
         raise ArgumentError("sequences", "must not be empty")
-    for number, (sequence, own) in enumerate(zip(sequences, tags, strict=True)):
-        if len(sequence) != len(own):
-            raise ArgumentError(
-                "tags",
-                f": a sequence must have a tag for each position: number {number} has "
-                f"{len(sequence)} positions and {len(own)} tags",
-            )
+    check_positions("tags", sequences, tags)
     found = {label for one in tags for label in one}
     for label in found:
         if not isinstance(label, str):
             raise ArgumentError("tags", f"must be strings. Got {label!r:.80}")
     return sorted(found)
+
+
+def check_positions(name: str, sequences: Sequence[Any], labels: Sequence[Any]) -> None:
+    """Raise unless each sequence has a label for each position."""
+    for number, (sequence, own) in enumerate(zip(sequences, labels, strict=True)):
+        given = f"number {number} has {len(sequence)} positions and {len(own)} labels"
+        if len(sequence) != len(own):
+            raise ArgumentError(name, f": a sequence must have a label for each position: {given}")
 
 
 def _checked_memory(

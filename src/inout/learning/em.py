@@ -16,21 +16,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from inout._core.checks import at_least
-from inout._core.errors import ArgumentError
+from inout._core.errors import ArgumentError, TrainingError
 from inout._core.randomness import checked_generator, own_generator
 from inout.learning.arguments import (
     checked_corpus,
     checked_frequencies,
     checked_number,
-    checked_progress,
     checked_starts,
 )
 from inout.learning.checkpoint import Checkpoint, digest, model_digest
-from inout.learning.errors import TrainingError
 from inout.learning.expectation import Expectation, expect
 from inout.learning.model import GenerativeModel, LogPartitions, Parameters, sentence_lengths
 from inout.learning.priors import Additive, Dirichlet, Prior, log_prior, maximise
-from inout.learning.progress import Callback, Clock, Progress, reporter
+from inout.learning.progress import Callback, Clock, Progress, check_progress, reporter
 
 Model = TypeVar("Model", bound=GenerativeModel)
 
@@ -144,7 +142,7 @@ def em(
         own_generator=generator is None,
     )
     checked_generator(generator)
-    checked_progress(progress)
+    check_progress(progress)
     identity = partial(settings.identity, model, sentences)
     kept, state = Checkpoint.opened(checkpoint, "em", identity, resume=resume)
     log_partitions = model.likelihood(sentences)
@@ -221,6 +219,11 @@ class _Run:
         assert self.found is not None
         return np.flatnonzero(~self.found.analysed)
 
+    def ended(self) -> EMRun:
+        left_out = tuple(self.left_out.tolist())
+        histories = tuple(self.log_likelihoods), tuple(self.objectives)
+        return EMRun(*histories, self.converged, left_out)
+
     def as_state(self) -> dict[str, Any]:
         found = self.found
         return {
@@ -261,10 +264,8 @@ class _Training:
         lengths: NDArray[np.int64] | None,
         checkpoint: Checkpoint | None,
     ) -> None:
-        self.settings = settings
-        self.log_partitions = log_partitions
-        self.lengths = lengths
-        self.checkpoint = checkpoint
+        self.settings, self.log_partitions = settings, log_partitions
+        self.lengths, self.checkpoint = lengths, checkpoint
         self.first_generator_state = _generator_state(settings.generator)
         self.finished: list[_Run] = []
         self.best: _Run | None = None
@@ -279,26 +280,22 @@ class _Training:
                 run = _Run(number, self.settings.start(number))
                 self._save(run)
             self._complete(run, tell)
-            self.finished.append(run)
-            if self.best is None or self._rank(run) > self._rank(self.best):
-                self.best = run
+            self._finish(run)
             self.clock.run_ended(len(run.log_likelihoods) - 1)
             run = None
 
+    def _finish(self, run: _Run) -> None:
+        self.finished.append(run)
+        if self.best is None or self._rank(run) > self._rank(self.best):
+            self.best = run
+
     def _complete(self, run: _Run, tell: Callback) -> None:
         """Iterate until the run ends."""
-        if run.found is None:
-            self._evaluate(run, run.log_weights)
-            self._save(run)
-            tell(self._progress(run))
-        while not run.converged and len(run.log_likelihoods) <= self.settings.max_iterations:
-            assert run.found is not None
-            weights = maximise(
-                self.settings.parameters,
-                run.log_weights,
-                run.found.counts,
-                self.settings.pseudo_counts,
-            )
+        chosen, weights = self.settings, run.log_weights
+        while not run.converged and len(run.log_likelihoods) <= chosen.max_iterations:
+            if run.found is not None:
+                counts = run.found.counts
+                weights = maximise(chosen.parameters, weights, counts, chosen.pseudo_counts)
             self._evaluate(run, weights)
             self._save(run)
             tell(self._progress(run))
@@ -366,18 +363,12 @@ class _Training:
         return math.exp(exponent) if exponent < 700 else None
 
     def _progress(self, run: _Run) -> Progress:
-        done = len(run.objectives) - 1
-        left = 0 if run.converged else self.clock.iterations_left(run.objectives)
-        return Progress(
+        return self.clock.progress(
+            run.objectives,
+            run.log_likelihoods[-1],
+            converged=run.converged,
             run=run.number,
-            runs=self.settings.num_runs,
-            iteration=done,
-            max_iterations=self.settings.max_iterations,
-            log_likelihood=run.log_likelihoods[-1],
-            objective=run.objectives[-1],
             perplexity=self._perplexity(run),
-            iterations_left=left,
-            seconds_left=self.clock.seconds_left(run.number, left, done),
         )
 
     def _save(self, run: _Run) -> None:
@@ -399,17 +390,12 @@ class _Training:
             known = [state["first_generator_state"], state["generator_state"]]
             same = any(now is not None and old is not None and now.equal(old) for old in known)
             if not (same or self.settings.own_generator):
-                raise ArgumentError(
-                    "checkpoint",
-                    "must be of the same run. Got one where the generator had another state "
-                    "(another seed?)",
-                )
+                given = "one where the generator had another state (another seed?)"
+                raise ArgumentError("checkpoint", f"must be of the same run. Got {given}")
             self.first_generator_state = state["first_generator_state"]
             generator.set_state(state["generator_state"])
         for ended in state["finished"]:
-            self.finished.append(_Run.of_state(ended))
-            if self.best is None or self._rank(self.finished[-1]) > self._rank(self.best):
-                self.best = self.finished[-1]
+            self._finish(_Run.of_state(ended))
         return _Run.of_state(state["run"])
 
     def result(self, model: Model) -> EMResult[Model]:
@@ -417,15 +403,7 @@ class _Training:
         best = self.best
         assert best is not None
         assert best.found is not None
-        runs = tuple(
-            EMRun(
-                tuple(run.log_likelihoods),
-                tuple(run.objectives),
-                run.converged,
-                tuple(run.left_out.tolist()),
-            )
-            for run in self.finished
-        )
+        runs = tuple(run.ended() for run in self.finished)
         chosen = runs[best.number]
         return EMResult(
             model=model.with_log_weights(torch.from_numpy(best.log_weights.copy())),

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inout.learning.errors import TrainingError
+from inout._core.errors import TrainingError
 from inout.learning.model import LogPartitions
 
 # A sum of log Z is right to about this share of its terms; the tolerance of the whole library.
@@ -30,12 +30,12 @@ class Expectation:
 
     @property
     def rounding(self) -> float:
-        """An error that the log-likelihood cannot have; a fall by more is a fall."""
+        """More than the rounding error of the log-likelihood: a fall by more is real."""
         return ROUNDING * self.scale
 
     @property
     def noise(self) -> float:
-        """An error that the log-likelihood is likely to have; a rise by less is none."""
+        """The likely rounding error of the log-likelihood: a rise by less is none."""
         return NOISE * self.scale
 
 

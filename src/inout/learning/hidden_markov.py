@@ -202,16 +202,12 @@ class HiddenMarkovModel:
             if symbols.numel() == 0:
                 symbols = symbols.long()
             if symbols.ndim != 1 or not is_integer(symbols):
-                raise ArgumentError(
-                    "corpus",
-                    "must hold sequences of symbol numbers. "
-                    f"Got {sequence!r:.80} as sequence {number}",
-                )
+                given = f"{sequence!r:.80} as sequence {number}"
+                raise ArgumentError("corpus", f"must hold sequences of symbol numbers. Got {given}")
             if len(symbols) and not (int(symbols.min()) >= 0 and int(symbols.max()) < v):
                 bad = next(x for x in symbols.tolist() if not 0 <= x < v)
-                raise ArgumentError(
-                    "corpus", f"must have symbols in 0..{v - 1}. Got {bad} in sequence {number}"
-                )
+                given = f"{bad} in sequence {number}"
+                raise ArgumentError("corpus", f"must have symbols in 0..{v - 1}. Got {given}")
             found.append(symbols.long())
         return found
 

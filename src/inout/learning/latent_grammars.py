@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
-from inout._core.checks import at_least
+from inout._core.checks import at_least, expect_one_of
 from inout._core.errors import ArgumentError
 from inout.grammars.tree import Tree
 from inout.latent.clustering import cluster_nodes, clustered_model
@@ -52,15 +52,14 @@ def fit_latent_grammar(
     (TOP (S (NP (PRP she)) (VP (VBD ran))))
     """
     data = trees if isinstance(trees, TrainingSet) else TrainingSet.of(trees)
+    expect_one_of("method", method, get_args(Method))
     if method == "spectral":
         made = fit_spectral(
             data.trees, latent, generator=generator, progress=progress is not False, **options
         )
         return data.grammar(made.model, method="spectral", latent=latent)
-    if method == "em":
-        model = fit_latent_em(data, latent, generator=generator, progress=progress, **options)
-        return data.grammar(model, method="em", latent=latent)
-    raise ArgumentError("method", f"must be one of {', '.join(get_args(Method))}. Got {method!r}")
+    model = fit_latent_em(data, latent, generator=generator, progress=progress, **options)
+    return data.grammar(model, method="em", latent=latent)
 
 
 def fit_latent_em(
@@ -90,12 +89,13 @@ def fit_latent_em(
     randomness, by default one with seed 0.
     """
     at_least("latent", latent, 1)
+    expect_one_of("start", start, get_args(Start))
     if restarts and start != "random":
         raise ArgumentError("restarts", f"need start='random'. Got {restarts} with {start!r}")
     source = generator_or_fixed(generator)
     sizes = latent_sizes(data.trees, latent, support=support)
-    told: dict[str, Any] = {"max_iterations": iterations, "tolerance": tolerance}
-    told["progress"] = progress
+    told: dict[str, Any] = {"tolerance": tolerance, "progress": progress}
+    told["max_iterations"] = iterations
 
     def finished(model: LPCFG, size: int) -> LPCFG:
         made = smoothed(model, share=smoothing, lexical=lexical_smoothing)
@@ -116,12 +116,10 @@ def fit_latent_em(
         first = random_model(data.trees, sizes, source)
         found = em(first, data.trees, restarts=restarts, generator=source, **told)
         return finished(found.model, latent)
-    if start == "spectral":
-        estimate = fit_spectral(data.trees, latent, keep_vectors=True, generator=source)
-        assert estimate.vectors is not None
-        vectors = np.concatenate([estimate.vectors.inside, estimate.vectors.outside], axis=1)
-        values = cluster_nodes(data.trees, vectors, sizes, source)
-        return finished(
-            em(clustered_model(data.trees, values, sizes), data.trees, **told).model, latent
-        )
-    raise ArgumentError("start", f"must be one of {', '.join(get_args(Start))}. Got {start!r}")
+    estimate = fit_spectral(data.trees, latent, keep_vectors=True, generator=source)
+    assert estimate.vectors is not None
+    vectors = np.concatenate([estimate.vectors.inside, estimate.vectors.outside], axis=1)
+    clustered = clustered_model(
+        data.trees, cluster_nodes(data.trees, vectors, sizes, source), sizes
+    )
+    return finished(em(clustered, data.trees, **told).model, latent)

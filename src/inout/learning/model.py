@@ -68,10 +68,9 @@ class Parameters:
             raise ArgumentError("model", f"must be a GenerativeModel. Got {found}")
         given = np.asarray(model.distributions)
         if given.ndim != 1 or given.dtype.kind not in "iu" or not given.size:
-            raise ArgumentError(
-                "model.distributions",
-                f"must be integers [p], at least one. Got {given.dtype} {list(given.shape)}",
-            )
+            found = f"{given.dtype} {list(given.shape)}"
+            needed = "must be integers [p], at least one"
+            raise ArgumentError("model.distributions", f"{needed}. Got {found}")
         log_weights = as_array("model.log_weights", model.log_weights, given.size)
         groups = _without_gaps(given)
         return Parameters(log_weights, groups, int(groups.max()) + 1)
@@ -96,7 +95,7 @@ class Parameters:
 
 
 def _without_gaps(numbers: NDArray[Any]) -> NDArray[np.int64]:
-    """The numbers with the ranks of their values in place of them."""
+    """The rank of each number among the distinct ones."""
     least, span = int(numbers.min()), int(numbers.max()) - int(numbers.min()) + 1
     if span > 4 * len(numbers):
         _, ranked = np.unique(numbers, return_inverse=True)

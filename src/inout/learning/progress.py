@@ -68,6 +68,22 @@ class Clock:
             return most
         return min(most, math.ceil(math.log(self._tolerance / last) / math.log(last / before)))
 
+    def progress(
+        self,
+        objectives: Sequence[float],
+        log_likelihood: float,
+        *,
+        converged: bool,
+        run: int = 0,
+        perplexity: float | None = None,
+    ) -> Progress:
+        """The state of a run with these objectives so far."""
+        done = len(objectives) - 1
+        left = 0 if converged else self.iterations_left(objectives)
+        seconds = self.seconds_left(run, left, done)
+        numbers = log_likelihood, objectives[-1], perplexity
+        return Progress(run, self._runs, done, self._max_iterations, *numbers, left, seconds)
+
     def seconds_left(self, run: int, iterations_left: int, iterations_done: int) -> float | None:
         """Seconds for the rest of this run and those after it; None before the first step."""
         if not self._done:
@@ -78,14 +94,19 @@ class Clock:
         return each * (iterations_left + (self._runs - run - 1) * a_run)
 
 
+def check_progress(progress: Any) -> None:
+    """Refuse a `progress` that is neither a flag nor a function."""
+    if not (isinstance(progress, bool) or callable(progress)):
+        raise ArgumentError("progress", f"must be True, False or a function. Got {progress!r:.80}")
+
+
 @contextmanager
 def reporter(progress: bool | Callback, name: str) -> Iterator[Callback]:
     """The callback: the caller's, or one that moves a bar on stderr, if that is a terminal."""
+    check_progress(progress)
     if callable(progress):
         yield progress
         return
-    if not isinstance(progress, bool):
-        raise ArgumentError("progress", f"must be True, False or a function. Got {progress!r:.80}")
     if not progress:
         yield _ignore
         return

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from inout.distributions.base import Potentials, StructuredDistribution
-from inout.moments.tilting import additive, differentiable, expanded, starts, tilted
+from inout.moments.tilting import differentiable, starts, tilted
 
 
 def hessian_vector_product(
@@ -32,11 +32,11 @@ def hessian_vector_product(
 
     Azuma & Matsumoto, "A generalization of forward-backward algorithm", equations 26-28.
     """
-    values = additive(d, "direction", direction)
+    values = d._checked("direction", direction)
     moving = differentiable(d.potentials) or differentiable(values)
     keep = torch.is_grad_enabled() and moving
     with torch.inference_mode(False), torch.enable_grad():
-        inputs = starts(expanded(d))
+        inputs = starts(d._expanded())
         first = tilted(d, inputs).marginals(*values)
         kept = [name for name in values if first[name].requires_grad]
         if not kept:  # constant: no direction, or one event only

@@ -6,10 +6,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from inout._core.checks import expect_one_of, expect_shape
-from inout._core.errors import ArgumentError
+from inout._core.checks import expect, expect_one_of, expect_shape
 from inout.distributions.base import StructuredDistribution
-from inout.moments.positions import label_marginals
+from inout.moments.risk import label_marginals
 
 DIVERGENCES = ("kl", "squared")
 
@@ -102,13 +101,10 @@ def _places(
 ) -> tuple[Int[Tensor, " k"], Int[Tensor, " k"]]:
     """For every token, padding included: its feature, and its index in the flat [*b n]."""
     wanted = [*d.batch_shape, d.event_shape[-1]]
-    if tokens.ndim != 1 + len(wanted) or list(tokens.shape[1:]) != wanted:
-        raise ArgumentError(
-            "tokens", f"must be [m, {', '.join(map(str, wanted))}]. Got {list(tokens.shape)}"
-        )
+    fits = tokens.ndim == 1 + len(wanted) and list(tokens.shape[1:]) == wanted
+    expect(fits, "tokens", f"must be [m, {', '.join(map(str, wanted))}]", list(tokens.shape))
     if tokens.layout == torch.strided:
-        if tokens.dtype != torch.bool:
-            raise ArgumentError("tokens", f"must be booleans, or sparse. Got {tokens.dtype}")
+        expect(tokens.dtype == torch.bool, "tokens", "must be booleans, or sparse", tokens.dtype)
         indices = tokens.nonzero().T
     else:
         entries = tokens.to_sparse().coalesce()
@@ -123,10 +119,7 @@ def _places(
 def _checked_targets(targets: Tensor, means: Tensor) -> Tensor:
     expect_shape("targets", targets, means.shape)
     off = (targets.detach().double().sum(-1) - 1).abs()
-    if bool((targets < 0).any()) or not bool((off <= 1e-4).all()):
-        raise ArgumentError(
-            "targets",
-            "must be distributions over the labels, not negative and with sum 1. "
-            f"Got {targets.detach().tolist()!s:.200}",
-        )
+    fits = bool((targets >= 0).all()) and bool((off <= 1e-4).all())
+    wanted = "must be distributions over the labels, not negative and with sum 1"
+    expect(fits, "targets", wanted, targets.detach().tolist())
     return targets.to(means)

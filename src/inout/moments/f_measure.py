@@ -20,7 +20,7 @@ from inout.distributions.semi_markov import SemiMarkov
 from inout.distributions.span_tree import SpanTree
 from inout.moments.quadrature import enough_nodes, jacobi_rule
 from inout.moments.ratio import Ratio, expected_ratio, probability_of_none
-from inout.moments.tilting import additive, in_double, tilted, total, without_copies
+from inout.moments.tilting import tilted, without_copies
 from inout.series import Truncated
 
 METHODS = ("quadrature", "series")
@@ -75,7 +75,7 @@ def expected_f(
     """
     expect_one_of("method", method, METHODS)
     expect(0 <= gamma <= 1e100, "gamma", "must be a number from 0 to 1e100", gamma)
-    right, counted = additive(d, "correct", correct), additive(d, "size", size)
+    right, counted = d._checked("correct", correct), d._checked("size", size)
     _refuse_uncountable(correct, size)
     gold = _checked_gold(d, gold_size)
     offsets = gamma**2 * gold
@@ -134,16 +134,12 @@ def expected_f_of_event(
         )
     gold = d.parts(event)[name]
     s = gold.shape[-1]
-    if event.ndim != len(d.batch_shape) + len(d.event_shape):
-        raise ArgumentError(
-            "event", f": one gold event for each element is needed. Got {list(event.shape)}"
-        )
+    single = event.ndim == len(d.batch_shape) + len(d.event_shape)
+    expect(single, "event", "must be one gold event for each element", list(event.shape))
     if counted is None:
         counted = torch.ones(s, dtype=torch.bool, device=gold.device)
-    if counted.shape != (s,) or counted.dtype != torch.bool:
-        raise ArgumentError(
-            "counted", f"must be {s} booleans. Got {counted.dtype} {counted.tolist()}"
-        )
+    fits = counted.shape == (s,) and counted.dtype == torch.bool
+    expect(fits, "counted", f"must be {s} booleans", counted)
     gold = gold * counted
     if isinstance(d, SemiMarkov):
         gold = gold.sum(-2, keepdim=True)  # whatever the label before
@@ -178,8 +174,8 @@ def _refuse_uncountable(correct: Mapping[str, Tensor], size: Mapping[str, Tensor
 def _checked_gold(d: StructuredDistribution, gold_size: Tensor | float) -> Float[Tensor, "*b"]:
     """The gold sizes [*b] in float64."""
     gold = torch.as_tensor(gold_size, dtype=torch.float64, device=d.lengths.device).detach()
-    if not broadcasts(gold.shape, d.batch_shape):
-        raise ArgumentError("gold_size", f"must be {list(d.batch_shape)}. Got {list(gold.shape)}")
+    fits = broadcasts(gold.shape, d.batch_shape)
+    expect(fits, "gold_size", f"must be {list(d.batch_shape)}", list(gold.shape))
     if not bool(((gold >= 0) & (gold < torch.inf)).all()):
         raise ArgumentError("gold_size", f"must be at least 0. Got {gold.min().item()}")
     return gold.expand(d.batch_shape)
@@ -204,7 +200,7 @@ def largest_size(d: StructuredDistribution, size: Mapping[str, Tensor]) -> int:
             for name, p in d.potentials.items()
         }
         best = tilted(d, reach).mode
-        return int(total(d, d.parts(best), additive(d, "size", size)).max())
+        return int(d._total(d.parts(best), d._checked("size", size)).max())
 
 
 def _quadrature(
@@ -251,7 +247,7 @@ def _series(
     centre + offset. The moments are those about a constant near the mean, shifted afterwards:
     powers of |π| itself would cancel.
     """
-    twin = in_double(d)
+    twin = d._in_double()
     most = largest_size(d, size)
     # Kernels exploit that `correct` and `size` depend on few dimensions of a part.
     functions = [
@@ -263,10 +259,8 @@ def _series(
     about = mean.clamp(min=(most + 1) / 2) if centre is None else torch.full_like(offsets, centre)
     scale = about + offsets
     if bool((scale <= 0).any()):
-        if centre is not None:
-            raise ArgumentError(
-                "centre", f": centre + gamma² gold_size must be above 0. Got {centre}"
-            )
+        wanted = ": centre + gamma² gold_size must be above 0"
+        expect(centre is None, "centre", wanted, centre)
         scale = torch.where(scale <= 0, 1.0, scale)  # no part ever counts, so none is right
     lanes = Truncated((order, 1))
     units = torch.stack([scale, torch.ones_like(scale)]).reshape(2, -1)

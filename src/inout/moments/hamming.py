@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from inout._core.checks import expect_one_of
 from inout._core.errors import ArgumentError
 from inout.distributions.base import StructuredDistribution
 from inout.distributions.chain import LinearChain
 from inout.distributions.pcfg import PCFG
-from inout.moments.tilting import in_double
 
 
 def log_marginals(
@@ -40,9 +40,10 @@ def log_marginals(
     Kakade, Teh & Roweis, "An alternate objective function for Markovian fields" (2002); Azuma &
     Matsumoto, "A generalization of forward-backward algorithm", section 3.2.
     """
-    name = _default_potential(d) if potential is None else potential
-    if name not in d.potentials:
-        raise ArgumentError("potential", f"must be one of {sorted(d.potentials)}. Got {name!r}")
+    usual = ("emissions", "log_potentials", "preterminals")
+    first = next((name for name in usual if name in d.potentials), "")
+    name = first if potential is None else potential
+    expect_one_of("potential", name, sorted(d.potentials))
     used = d.parts(event)[name]
     if _is_shared(d, name) or bool((used > 1).any()):
         raise ArgumentError(
@@ -50,7 +51,7 @@ def log_marginals(
             f": an event can use the parts {name!r} more than once, so they have no probability; "
             f"name another potential, or give each position {name} of its own",
         )
-    marginals = in_double(d).marginals(name)[name]
+    marginals = d._in_double().marginals(name)[name]
     elements = d.batch_shape.numel()
     shape = used.shape[: used.ndim - marginals.ndim + len(d.batch_shape)]
     size = marginals.numel() // max(elements, 1)
@@ -61,13 +62,6 @@ def log_marginals(
     logs = torch.where(never, -torch.inf, torch.where(never, 1.0, chosen).log())
     total = logs.new_zeros(shape.numel()).index_add(0, row, logs)
     return total.reshape(shape).to(d.potentials[name].dtype)
-
-
-def _default_potential(d: StructuredDistribution) -> str:
-    for name in ("emissions", "log_potentials", "preterminals"):
-        if name in d.potentials:
-            return name
-    raise ArgumentError("potential", f"must be one of {sorted(d.potentials)}. Got None")
 
 
 def _is_shared(d: StructuredDistribution, name: str) -> bool:

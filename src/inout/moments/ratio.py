@@ -16,15 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inout.distributions.base import Potentials, StructuredDistribution
-from inout.moments.tilting import (
-    differentiable,
-    expanded,
-    first_derivatives,
-    leaves,
-    per_element,
-    tilted,
-    total,
-)
+from inout.moments.tilting import differentiable, first_derivatives, leaves, per_element, tilted
 
 
 @dataclass(frozen=True)
@@ -62,7 +54,7 @@ def expected_ratio(
 
     For each node log Z and its gradient, and a product with the Hessian if a gradient is wanted.
     """
-    potentials = expanded(d)
+    potentials = d._expanded()
     like = next(iter(potentials.values()))
     values = {name: x.to(like).contiguous() for name, x in numerator.items()}
     graph = torch.is_grad_enabled()
@@ -89,7 +81,7 @@ def _plain(
     for node in range(len(ratio)):
         twin = tilted(d, ratio.tilt(potentials, node))
         weight = ratio.weight(node, _log_ratio(twin.log_partition(), log_z))
-        result = result + weight * total(d, twin.marginals(), numerator)
+        result = result + weight * d._total(twin.marginals(), numerator)
     return result
 
 
@@ -222,7 +214,7 @@ def probability_of_none(
     d: StructuredDistribution, size: Mapping[str, Tensor]
 ) -> Float[Tensor, "*b"]:
     """P(S = 0), S the sum of `size`: that none of the counted parts is used; one log Z more."""
-    potentials = expanded(d)
+    potentials = d._expanded()
     without = {
         name: torch.where(size[name] > 0, -torch.inf, p) if name in size else p
         for name, p in potentials.items()

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from copy import copy
 
 import torch
-from jaxtyping import Bool
 from torch import Tensor
 
 from inout.distributions.base import Potentials, StructuredDistribution
@@ -17,26 +16,6 @@ def tilted(d: StructuredDistribution, potentials: Mapping[str, Tensor]) -> Struc
     twin = copy(d)
     twin.potentials = dict(potentials)
     return twin
-
-
-def in_double(d: StructuredDistribution) -> StructuredDistribution:
-    """The same distribution in float64; gradients flow back to its potentials."""
-    return d._in_double()
-
-
-def expanded(d: StructuredDistribution) -> Potentials:
-    """The potentials, with one copy (a view) for each element of the batch."""
-    return d._expanded()
-
-
-def additive(d: StructuredDistribution, argument: str, f: Mapping[str, Tensor]) -> Potentials:
-    """An additive function, checked, with its values expanded to the potentials' shapes."""
-    return d._checked(argument, f)
-
-
-def total(d: StructuredDistribution, weights: Mapping[str, Tensor], f: Potentials) -> Tensor:
-    """Sum [*b] over the parts of weights * f, with 0 * inf = 0."""
-    return d._total(dict(weights), f)
 
 
 def differentiable(values: Mapping[str, Tensor]) -> bool:
@@ -68,11 +47,6 @@ def first_derivatives(
         alive, list(inputs.values()), weights, create_graph=graph, materialize_grads=True
     )
     return dict(zip(inputs, found, strict=True))
-
-
-def real_positions(d: StructuredDistribution) -> Bool[Tensor, "*b n"]:
-    """Which positions are within their element's length."""
-    return d._real
 
 
 def per_element(x: Tensor, like: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Power series and generating functions: what moments of additive functions are read off."""
+"""Power series and generating functions, which give the moments of additive functions."""
 
 from inout.series.generating import Generating as Generating
 from inout.series.histogram import Histogram as Histogram
@@ -10,16 +10,3 @@ from inout.series.lanes import mix as mix
 from inout.series.moments import Moments as Moments
 from inout.series.moments import as_lists as as_lists
 from inout.series.moments import moments as moments
-
-__all__ = [
-    "Generating",
-    "Histogram",
-    "Lanes",
-    "Moments",
-    "Points",
-    "Truncated",
-    "as_lists",
-    "histogram",
-    "mix",
-    "moments",
-]

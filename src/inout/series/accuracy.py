@@ -11,9 +11,9 @@ from inout.series.generating import Generating
 from inout.series.lanes import Truncated
 
 _SHIFT = 2.0**-5  # of the centres, in units of the functions' spreads
-_CAUTION = 16.0  # times the difference that two roundings make
-_GOOD = 1e-9  # what the crudest bound may be for nothing to be measured
-_FLOOR = 2.0**14  # spreads of so many roundings of the largest value are rounding themselves
+_CAUTION = 16.0  # times the difference between two roundings
+_GOOD = 1e-9  # a crude bound below this is enough: nothing is measured
+_FLOOR = 2.0**14  # a spread below this many roundings of the largest value is rounding
 
 
 def estimated(
@@ -99,7 +99,7 @@ def absolute_moments(
 def spreads(generating: Generating, kind: str) -> Float[Tensor, "k b"]:
     """Root mean squares of the functions, about their means unless `kind` is "raw".
 
-    Never below what rounding may do to them: what is constant has a spread of rounding only.
+    At least their rounding errors, which are the spread of a constant function.
     """
     units = generating.magnitudes
     norms = [_norms(generating, k, 2, units[k], kind)[1] for k in range(len(units))]

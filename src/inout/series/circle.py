@@ -31,7 +31,7 @@ from inout.series.lanes import Points, Truncated
 
 _OUTER = 4  # further radii that only serve to bound what is beyond the others
 _OPERATIONS = 4.0  # roundings for each step of depth
-_MARGIN = math.log(10.0)  # what each of the two kinds of error stays below the precision by
+_MARGIN = math.log(10.0)  # by which each of the two kinds of error stays below the precision
 
 
 def by_circle(
@@ -90,7 +90,7 @@ class _Circle:
 def _circles(
     generating: Generating, units: Float[Tensor, "k b"], highest: int, precision: float
 ) -> list[_Circle]:
-    """Circles that serve the degrees 1..highest."""
+    """Circles for the degrees 1..highest."""
     rounding = math.log(_OPERATIONS * generating.depth * torch.finfo(torch.float64).eps)
     log_radii, log_bounds = _majorant(generating, units, highest)
     n = torch.arange(1 + highest, dtype=torch.float64, device=units.device)
@@ -128,7 +128,7 @@ def _circles(
 def _points(
     log_radii: Tensor, log_bounds: Tensor, radius: Tensor, wanted: Tensor, lowest: int
 ) -> tuple[Tensor, int]:
-    """The outer radius of each element that asks for the fewest points, and their number."""
+    """The outer radius of each element that needs the fewest points, and their number."""
     n = torch.arange(lowest, lowest + len(wanted), dtype=torch.float64, device=radius.device)
     excess = log_bounds - n[:, None, None] * log_radii[:, None] - wanted[:, None]  # [n, R, b]
     gap = log_radii[:, None] - radius
@@ -188,7 +188,7 @@ def _coefficients(
 
 
 def _amplification(series: Truncated, scales: Float[Tensor, "l b"]) -> Float[Tensor, "l b"]:
-    """How much larger the errors of cumulants are: by the logarithm with all terms added up."""
+    """How much larger the errors of cumulants are: the logarithm, with absolute values of terms."""
     u = scales / powers.factorials(series, scales)[:, None]
     u = torch.cat([torch.zeros_like(u[:1]), u[1:]])
     total = -powers.logarithm(series, torch.cat([torch.ones_like(u[:1]), -u[1:]]))

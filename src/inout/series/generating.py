@@ -1,4 +1,4 @@
-"""`Generating`: the generating function of K additive functions, as its evaluations see it."""
+"""`Generating`: the generating function of K additive functions, for evaluation over lanes."""
 
 from __future__ import annotations
 

@@ -47,11 +47,9 @@ def histogram(generating: Generating, lowest: int, highest: int) -> Float[Tensor
     """
     count = highest - lowest + 1
     if count > MOST_VALUES:
-        raise ArgumentError(
-            "f",
-            f"must have at most {MOST_VALUES:,} values. Got {lowest} to {highest}; "
-            "divide it by a common factor, or ask for moments(f, 2)",
-        )
+        advice = "divide it by a common factor, or use moments(f, 2)"
+        given = f"Got {lowest} to {highest}; {advice}"
+        raise ArgumentError("f", f"must have at most {MOST_VALUES:,} values. {given}")
     units = torch.ones_like(generating.magnitudes)
     if not units.numel():
         return units.new_zeros(0, count)

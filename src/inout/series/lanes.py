@@ -19,8 +19,7 @@ class Lanes(ABC):
     """The representation of a function of K variables z: `size` numbers in the *first* dimension.
 
     A tensor [size, ...] is an array of functions; they are added with `+`. The first number of
-    each is its value at z = 0, so that weights without z are found there. Leading lanes keep the
-    inner loops of torch long, whatever their number.
+    each is its value at z = 0. Lanes come first because that keeps the inner loops of torch long.
     """
 
     @property

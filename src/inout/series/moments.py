@@ -1,4 +1,4 @@
-"""`moments`: raw and central moments and cumulants of additive functions, three ways."""
+"""`moments`: raw and central moments and cumulants of additive functions; their derivatives."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import torch
 from jaxtyping import Float, Inexact
 from torch import Tensor
 
-from inout._core.checks import expect_one_of
+from inout._core.checks import expect, expect_one_of
 from inout._core.errors import ArgumentError, PrecisionError
 from inout.series import powers
+from inout.series.accuracy import rounding
 from inout.series.circle import by_circle
 from inout.series.generating import Generating
 from inout.series.lanes import Truncated
-from inout.series.polynomials import by_polynomials
-from inout.series.taylor import by_taylor
+from inout.series.polynomials import by_polynomials, by_taylor
 
 KINDS = ("raw", "central", "cumulants")
 METHODS = ("auto", "polynomial", "circle", "taylor")
@@ -49,14 +49,11 @@ class Moments:
     def __getitem__(self, powers: int | tuple[int, ...]) -> Inexact[Tensor, "*b"]:
         place = (powers,) if isinstance(powers, int) else powers
         orders = self.values.shape[self.log_partition.ndim :]
-        if len(place) != len(orders) or not all(
+        fits = len(place) == len(orders) and all(
             0 <= n < size for n, size in zip(place, orders, strict=True)
-        ):
-            raise ArgumentError(
-                "powers",
-                f"must be {len(orders)} numbers up to {[size - 1 for size in orders]}. "
-                f"Got {list(place)}",
-            )
+        )
+        most = [size - 1 for size in orders]
+        expect(fits, "powers", f"must be {len(orders)} numbers up to {most}", list(place))
         values = self.values
         for n in reversed(place):
             values = values[..., n]
@@ -78,8 +75,8 @@ def moments(
     orders = checked_orders(orders, generating.num_functions)
     expect_one_of("kind", kind, KINDS)
     expect_one_of("method", method, METHODS)
-    if precision is not None and not 0 < precision < 1:
-        raise ArgumentError("precision", f"must be between 0 and 1, or None. Got {precision}")
+    fine = precision is None or 0 < precision < 1
+    expect(fine, "precision", "must be between 0 and 1, or None", precision)
     single = len(orders) == 1 and not generating.is_complex
     choices = [method]
     if method == "auto" or not log_partition.numel():
@@ -108,6 +105,45 @@ def moments(
     )
 
 
+def weighted_gradients(
+    generating: Generating,
+    exponents: Sequence[int],
+    kind: str,
+    precision: float,
+    inputs: Sequence[Tensor],
+    keep: bool,
+) -> list[Inexact[Tensor, ...]]:
+    """E[F₁^n₁ ⋯ F_K^n_K N_v] for every entry v of the inputs, log-potentials that N_v counts.
+
+    The sum of weight · F₁^n₁ ⋯ F_K^n_K, differentiated by the log-potentials, in units of Z; over
+    all elements of the batch, each with inputs of its own. Call it where gradients are enabled;
+    with `keep` the results have one.
+    """
+    expect(kind in ("raw", "central"), "kind", 'must be "raw" or "central"', kind)
+    orders = checked_orders(exponents, generating.num_functions)
+    series, units = Truncated(orders), generating.magnitudes
+    x, _ = generating.about(kind).relative(series, units)
+    total = x[0].real
+    total = torch.where(total == 0, 1.0, total)
+    means = powers.linear(series, x.detach() / total.detach())
+    if kind == "central":
+        x = powers.shifted(series, x, -means)
+    found = powers.moments(series, x, torch.zeros_like(means), "raw")
+    error = rounding(generating, series, kind, found.detach() / total.detach())
+    refuse_imprecise(orders, error, precision)
+    sums = powers.scaled(series, found, units)[-1]
+    if not sums.requires_grad:  # events without parts
+        return [torch.zeros_like(x) for x in inputs]
+    seeds = 1 / total if keep else 1 / total.detach()
+    sides = [
+        torch.autograd.grad(
+            side, inputs, seeds, create_graph=keep, retain_graph=True, materialize_grads=True
+        )
+        for side in ((sums.real, sums.imag) if sums.is_complex() else (sums,))
+    ]
+    return list(sides[0]) if len(sides) == 1 else list(map(torch.complex, *sides))
+
+
 def as_lists(functions: Any, orders: int | Sequence[int]) -> tuple[list[Any], list[int]]:
     """One function and one order, or as many of each, as lists."""
     several = list(functions) if isinstance(functions, list | tuple) else [functions]
@@ -120,15 +156,13 @@ def as_lists(functions: Any, orders: int | Sequence[int]) -> tuple[list[Any], li
 
 def checked_orders(orders: Sequence[int], num_functions: int) -> tuple[int, ...]:
     """Orders as a tuple, one for each function."""
-    if len(orders) != num_functions or num_functions == 0:
-        wanted = f"must be one order for each of the {num_functions} functions"
-        raise ArgumentError("orders", f"{wanted}. Got {list(orders)}")
-    if any(order < 0 for order in orders):
-        raise ArgumentError("orders", f"must be whole numbers >= 0. Got {list(orders)}")
+    wanted = f"must be one order for each of the {num_functions} functions"
+    expect(len(orders) == num_functions > 0, "orders", wanted, list(orders))
+    expect(min(orders) >= 0, "orders", "must be whole numbers >= 0", list(orders))
     if sum(orders) > HIGHEST_ORDER:
         raise PrecisionError(
-            f"orders of more than {HIGHEST_ORDER} in all leave the range of floats. "
-            f"Got {list(orders)}; the whole distribution is in histogram(f)"
+            f"orders must sum to at most {HIGHEST_ORDER}: higher moments leave the range of "
+            f"floats. Got {list(orders)}; histogram(f) gives the whole distribution"
         )
     return tuple(orders)
 
@@ -143,7 +177,7 @@ def _evaluate(
 
 
 def _first_bad(values: Tensor, error: Tensor, precision: float | None) -> int:
-    """The first lane that is not known well enough; their number if all are."""
+    """The first lane that is not accurate enough; their number if all are."""
     if precision is None:
         return len(error)
     good = ((error <= precision) & values.detach().isfinite()).all(1)
@@ -157,35 +191,31 @@ def refuse_imprecise(
     values: Inexact[Tensor, "l b"] | None = None,
     untried: str | None = None,
 ) -> None:
-    """Raise for the first order that is not known well enough, with what to do about it.
+    """Raise for the first order that is not accurate enough, with advice.
 
     `untried` is a method that may do better.
     """
     if precision is None:
         return
-    finite = torch.ones_like(error).bool() if values is None else values.detach().isfinite()
-    bad = ~((error <= precision) & finite).all(1)
-    if not bool(bad.any()):
+    values = error if values is None else values
+    place = _first_bad(values, error, precision)
+    if place == len(error):
         return
-    place = int(bad.nonzero()[0])
     at = powers.multi_indices(Truncated(orders))[place]
-    if not bool(finite[place].all()):
+    name = f"the moment of order {at[0] if len(at) == 1 else at}"
+    if not bool(values[place].isfinite().all()):
         raise PrecisionError(
-            f"the moment of order {_shown(at)} leaves the range of floats: divide the function "
-            "by its spread, or ask for lower orders"
+            f"{name} leaves the range of floats: divide the function by its spread, or compute "
+            "lower orders only"
         )
     worst = float(error[place].max())
-    advice = [f"ask for orders below {sum(at)} in all"] if sum(at) > 2 else []
+    advice = [f"lower the orders to a sum below {sum(at)}"] if sum(at) > 2 else []
     if worst < 0.1:
-        advice.append(f"ask for a precision of {10 * worst:.0e}")
+        advice.append(f"set precision={10 * worst:.0e}")
     if untried is not None:
         advice.append(f'use method="{untried}"')
     raise PrecisionError(
-        f"the moment of order {_shown(at)} is only known to {worst:.0e} of its absolute "
-        f"moment, and precision={precision:.0e} was asked for: "
+        f"{name} is only accurate to {worst:.0e} of its absolute moment, not to "
+        f"precision={precision:.0e}: "
         + (", or ".join(advice) or "parts of the function cancel too well for floats")
     )
-
-
-def _shown(at: tuple[int, ...]) -> str:
-    return str(at[0]) if len(at) == 1 else str(at)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from inout.series.lanes import Truncated
 
-_NOTHING = 1e-12  # what moments of functions of the order of 1 may be by rounding
+_NOTHING = 1e-12  # rounding errors of moments of functions of the order of 1
 
 
 def multi_indices(series: Truncated) -> list[tuple[int, ...]]:
@@ -30,14 +30,16 @@ def factorials(series: Truncated, like: Tensor) -> Inexact[Tensor, " l"]:
     return torch.tensor(values, dtype=like.dtype, device=like.device)
 
 
+def linear_lanes(series: Truncated) -> list[int | None]:
+    """The lanes of z₁, …, z_K; None if the order of that variable is 0."""
+    sizes = series.shape
+    return [prod(sizes[k + 1 :]) if size > 1 else None for k, size in enumerate(sizes)]
+
+
 def linear(series: Truncated, x: Inexact[Tensor, "l b"]) -> Inexact[Tensor, "k b"]:
     """The coefficients of z₁, …, z_K; 0 where the order of that variable is 0."""
-    rows = []
-    stride = series.size
-    for size in series.shape:
-        stride //= size
-        rows.append(x[stride] if size > 1 else torch.zeros_like(x[0]))
-    return torch.stack(rows)
+    lanes = linear_lanes(series)
+    return torch.stack([torch.zeros_like(x[0]) if lane is None else x[lane] for lane in lanes])
 
 
 def shifted(
@@ -52,11 +54,9 @@ def with_linear(
 ) -> Inexact[Tensor, "l b"]:
     """The series with other coefficients of z₁, …, z_K."""
     rows = list(x.unbind(0))
-    stride = series.size
-    for k, size in enumerate(series.shape):
-        stride //= size
-        if size > 1:
-            rows[stride] = means[k].to(x.dtype)
+    for lane, mean in zip(linear_lanes(series), means, strict=True):
+        if lane is not None:
+            rows[lane] = mean.to(x.dtype)
     return torch.stack(rows)
 
 
@@ -78,7 +78,7 @@ def moments(
 def scaled(
     series: Truncated, moments: Inexact[Tensor, "l b"], units: Float[Tensor, "k b"]
 ) -> Inexact[Tensor, "l b"]:
-    """The moments of functions that were divided by `units`; NaN where these are too small."""
+    """The moments of functions that were divided by `units`; NaN if these are too small."""
     degrees = torch.tensor(multi_indices(series), dtype=units.dtype, device=units.device)
     factors = (degrees @ units.log2()).exp2()  # exact for powers of two
     lost = (factors == 0) & (moments.abs() > _NOTHING)
@@ -87,9 +87,7 @@ def scaled(
 
 def exponential(series: Truncated, x: Inexact[Tensor, "l b"]) -> Inexact[Tensor, "l b"]:
     """exp x(z) of series that are 0 at z = 0: 1 + x (1 + x/2 (1 + x/3 (…)))."""
-    one = torch.zeros_like(x)
-    one[0] = 1.0
-    result = one
+    result = one = series.one(x, *x.shape[1:])
     for degree in range(sum(series.orders), 0, -1):
         result = one + series.times(x / degree, result)
     return result
@@ -98,9 +96,7 @@ def exponential(series: Truncated, x: Inexact[Tensor, "l b"]) -> Inexact[Tensor,
 def logarithm(series: Truncated, x: Inexact[Tensor, "l b"]) -> Inexact[Tensor, "l b"]:
     """log x(z) of series that are 1 at z = 0: u − u²/2 + u³/3 − …, where u = x − 1."""
     u = torch.cat([torch.zeros_like(x[:1]), x[1:]])
-    one = torch.zeros_like(x)
-    one[0] = 1.0
-    result = torch.zeros_like(u)
+    one, result = series.one(x, *x.shape[1:]), torch.zeros_like(u)
     for degree in range(sum(series.orders), 0, -1):  # u (1 − u (1/2 − u (1/3 − …)))
         result = series.times(u, one / degree - result)
     return result

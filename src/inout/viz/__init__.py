@@ -7,5 +7,3 @@ from .model import Graph as Graph
 from .model import HyperEdge as HyperEdge
 from .model import Node as Node
 from .model import TreeNode as TreeNode
-
-__all__ = ["Graph", "HyperEdge", "Node", "TreeNode", "page", "svg", "text"]

@@ -150,13 +150,13 @@ class _Plan:
         self.layers.rank = self._ranks()
 
     def _rows_of(self, name: NodeId) -> list[int]:
-        """The rows where a node is drawn; an axiom stands just below its heads, in each row."""
+        """The rows where a node is drawn; an axiom has a box just below each of its heads."""
         if name in self.rows:
             return [self.rows[name]]
         return sorted(self.below_heads[name]) or [max(self.rows.values(), default=0)]
 
     def _paths(self, j: int) -> list[list[int]]:
-        """For each tail of edge j, the vertices that the line passes, the tail last."""
+        """For each tail of edge j, the vertices on the line to it, the tail last."""
         edge, dot = self.graph.edges[j], self.dots[j]
         row = self.rows[edge.head]
         self.layers.link(self.vertex[edge.head, row], dot, 3.0)
@@ -232,7 +232,7 @@ def _item_rows(graph: Graph) -> dict[NodeId, int]:
 
 
 def _labelled(graph: Graph) -> list[bool]:
-    """Whether an edge's posterior is written beside its dot: where there is a choice to show."""
+    """Whether an edge's posterior is written beside its dot: only if its head has a few edges."""
     ways: dict[NodeId, int] = defaultdict(int)
     for edge in graph.edges:
         ways[edge.head] += 1
@@ -240,7 +240,7 @@ def _labelled(graph: Graph) -> list[bool]:
 
 
 def _rows(plan: _Plan, x: list[float]) -> tuple[list[float], list[float]]:
-    """Top and height of each row; the further the lines below a row run, the more room they get."""
+    """Top and height of each row; the further the lines below it reach, the more room there is."""
     layers = plan.layers
     count = max(layers.layer) // 2 + 1
     heights = [BOX_HEIGHT["axiom"]] * count

@@ -54,13 +54,13 @@ class Box:
 
 
 def shown(label: str) -> str:
-    """The label as it is drawn: cleaned, and shortened where it is very long."""
+    """The label as it is drawn: cleaned, and shortened if it is very long."""
     return shorten(clean(label), LABEL_LIMIT)
 
 
 @lru_cache(maxsize=4096)
 def box_size(label: str, kind: str, note: str = "") -> tuple[float, float]:
-    """Width and height of the box that holds a label, and below it a note where there is one."""
+    """Width and height of the box for a label and, below it, a note if there is one."""
     size = FONT_SIZE[kind]
     width = text_width(shown(label), size, bold=kind == "item")
     height = BOX_HEIGHT[kind]
@@ -71,7 +71,7 @@ def box_size(label: str, kind: str, note: str = "") -> tuple[float, float]:
 
 
 def share(weight: float | None) -> float:
-    """How strongly to draw a weight: itself within 0..1, and 0.4 where it is not known.
+    """How strongly to draw a weight: clipped to 0..1, and 0.4 if it is unknown.
 
     >>> share(0.3), share(2.0), share(None)
     (0.3, 1.0, 0.4)

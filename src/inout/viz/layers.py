@@ -10,7 +10,7 @@ from itertools import pairwise
 
 SWEEPS = 24
 ROUNDS = 40
-# How many crossings a wish for an order is worth.
+# The number of crossings that one wish outweighs.
 WISH = 4
 
 
@@ -18,10 +18,10 @@ WISH = 4
 class Layers:
     """Vertices in layers from the top, and links that join a layer to the next one below.
 
-    A vertex is a number with an extent to the left and to the right of its axis. Links carry a
-    weight: how much they want to be short. `wished[a, b]` counts the wishes that a stand to the
-    left of b, in the same layer. Vertices with a `rank` never change places among themselves:
-    a layer shows them by rank. `order` is where the search for a good order starts.
+    A vertex is a number with an extent to the left and to the right of its axis. The
+    weight of a link says how short it should be. `wished[a, b]` counts the wishes for a to the left
+    of b, in the same layer. Vertices with a `rank` always stay in the order of their ranks. The
+    search for a good order starts from `order`.
     """
 
     layer: list[int] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Layers:
         return len(self.layer) - 1
 
     def link(self, upper: int, lower: int, weight: float) -> None:
-        """Joins two vertices of neighbouring layers, unless they are joined already."""
+        """Join two vertices of neighbouring layers, unless they are joined already."""
         if all(other != lower for other, _ in self.below[upper]):
             self.below[upper].append((lower, weight))
             self.above[lower].append((upper, weight))
@@ -91,7 +91,7 @@ def _sort_by_mean(
 
 
 def _restore_ranks(layers: Layers, layer: list[int]) -> None:
-    """Lets the ranked vertices share out the places they hold, in the order of their ranks."""
+    """Sort the ranked vertices by rank, within the places that they hold."""
     places = [i for i, vertex in enumerate(layer) if vertex in layers.rank]
     ranked = sorted((layer[i] for i in places), key=layers.rank.__getitem__)
     for i, vertex in zip(places, ranked, strict=True):
@@ -99,7 +99,7 @@ def _restore_ranks(layers: Layers, layer: list[int]) -> None:
 
 
 def _swap_neighbours(layers: Layers, order: list[list[int]]) -> None:
-    """Swaps two vertices that stand side by side wherever that saves crossings."""
+    """Swap neighbours wherever that saves crossings."""
     place = {vertex: i for layer in order for i, vertex in enumerate(layer)}
     wished = layers.wished
     for layer in order:
@@ -118,7 +118,7 @@ def _swap_neighbours(layers: Layers, order: list[list[int]]) -> None:
 
 
 def _cost(layers: Layers, order: list[list[int]]) -> int:
-    """Crossings, and a penalty for every pair of vertices that stands against its wish."""
+    """The number of crossings, plus a penalty for each wish that is not met."""
     total = 0
     for upper, lower in pairwise(order):
         place = {vertex: i for i, vertex in enumerate(lower)}
@@ -167,7 +167,7 @@ def _place(
     gap: float,
     x: list[float],
 ) -> None:
-    """Writes into x the places nearest to those wanted that keep order and distances."""
+    """Write into x the places nearest to those wanted that keep order and distances."""
     starts = [0.0]
     for a, b in pairwise(layer):
         starts.append(starts[-1] + layers.right[a] + gap + layers.left[b])

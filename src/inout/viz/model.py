@@ -47,7 +47,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class HyperEdge:
-    """One way to derive `head` from `tails`; `weight` is its posterior, None where not known."""
+    """One way to derive `head` from `tails`; `weight` is its posterior, None if unknown."""
 
     head: NodeId
     tails: tuple[NodeId, ...]
@@ -58,9 +58,8 @@ class HyperEdge:
 class Graph:
     """An acyclic hypergraph to draw: every tail has a lower level than its head.
 
-    `goals` may stay empty: then the items from which nothing further is derived are the goals.
-    Where the nodes are themselves only a part of something larger, `items_in_all` and
-    `edges_in_all` give its true size for captions.
+    Without `goals`, the items that derive nothing further are the goals. If the nodes are only a
+    part of a larger graph, `items_in_all` and `edges_in_all` are its size, for captions.
 
     >>> graph = Graph([Node(0, "a", "axiom"), Node(1, "S", level=1)], [HyperEdge(1, (0,))])
     >>> graph.goals
@@ -84,24 +83,18 @@ class Graph:
         levels = {node.id: node.level for node in self.nodes}
         if len(levels) < len(self.nodes):
             (twice, count), *_ = Counter(node.id for node in self.nodes).most_common(1)
-            raise ArgumentError(
-                "nodes", f": node ids must differ from each other. Got {twice!r} {count} times"
-            )
+            raise ArgumentError("nodes", f": node ids must differ. Got {twice!r} {count} times")
         for edge in self.edges:
             for name in (edge.head, *edge.tails):
                 expect(name in levels, "edges", "must join nodes of the graph", name)
             for tail in edge.tails:
                 if levels[tail] >= levels[edge.head]:
-                    raise ArgumentError(
-                        "edges",
-                        f": a tail must have a lower level than its head. Got {tail!r} of "
-                        f"level {levels[tail]} below {edge.head!r} of level {levels[edge.head]}",
-                    )
+                    upper, lower = (f"{n!r} of level {levels[n]}" for n in (edge.head, tail))
+                    wanted = ": a tail must have a lower level than its head"
+                    raise ArgumentError("edges", f"{wanted}. Got {lower} below {upper}")
         for whole, part in ((self.items_in_all, self.nodes), (self.edges_in_all, self.edges)):
             if whole is not None and whole < len(part):
-                raise ArgumentError(
-                    None, f"the whole must not be less than its part. Got {whole} instead"
-                )
+                raise ArgumentError(None, f"the whole must be at least its part. Got {whole}")
         for goal in self.goals:
             expect(goal in levels, "goals", "must be nodes of the graph", goal)
 

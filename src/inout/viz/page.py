@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from . import svg
 from .geometry import share
 from .labels import escape
+from .model import TreeNode
 from .style import HTML_CSS, PAGE_CSS
 from .text import Cell, column_alignment, format_cell
 
@@ -91,6 +93,22 @@ def table(
     )
 
 
+def named_values(pairs: Sequence[tuple[str, Cell]]) -> Html:
+    """A table of one row: values under their names."""
+    return table([[value for _, value in pairs]], [name for name, _ in pairs], "l" * len(pairs))
+
+
+def tree(node: TreeNode, baseline: bool = False, most: int = 600) -> str:
+    """A tree as SVG, or a remark if it has more than `most` nodes."""
+    nodes, stack = 0, [node]
+    while stack:
+        nodes += 1
+        stack.extend(stack.pop().children)
+    if nodes > most:
+        return paragraph(f"{nodes:,} nodes: too many to draw")
+    return svg.tree(node, baseline)
+
+
 def figures(pictures: Iterable[tuple[str, str]]) -> Html:
     """Pictures side by side, as far as they fit; each is its SVG and a caption (plain text).
 
@@ -98,9 +116,9 @@ def figures(pictures: Iterable[tuple[str, str]]) -> Html:
     1
     """
     parts = []
-    for svg, caption in pictures:
+    for picture, caption in pictures:
         below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
-        parts.append(f"<figure>{svg}{below}</figure>\n")
+        parts.append(f"<figure>{picture}{below}</figure>\n")
     return Html(f'<div class="io-figures">\n{"".join(parts)}</div>')
 
 

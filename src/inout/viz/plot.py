@@ -182,7 +182,7 @@ class _Frame:
 
 
 def _drawn(frame: _Frame, title: str, marks: Sequence[str], keys: Mapping[str, str]) -> str:
-    """The document: title, marks, and to their right the names with a sample of each."""
+    """The document: title, marks, and the legend on the right."""
     x = _LEFT + _WIDTH + 16
     names = [
         f'<g transform="translate({x:g} {frame.top + 8 + _ROW * row:g})">{key}</g>'
@@ -202,7 +202,7 @@ def _drawn(frame: _Frame, title: str, marks: Sequence[str], keys: Mapping[str, s
 
 
 def _clipped(frame: _Frame, lines: Sequence[str]) -> list[str]:
-    """An inner document shows nothing outside its own area, and that needs no names."""
+    """The lines, clipped to the plot by an inner SVG element, which needs no id."""
     box = (_LEFT - 4, frame.top - 4, _WIDTH + 8, frame.height + 8)
     x, y, width, height = (f"{number:g}" for number in box)
     return [
@@ -225,14 +225,11 @@ def _check(
     named = [*series.items(), *((name, points) for name in runs for points in runs[name])]
     for name, points in named:
         if not len(points):
-            raise ArgumentError(
-                "series", f": every line must have at least one point. Got none for {name!r}"
-            )
+            raise ArgumentError("series", f": a line must have points. Got none for {name!r}")
         for point in points:
             if not all(map(math.isfinite, point)):
-                raise ArgumentError(
-                    "series", f": points must be finite numbers. Got {point} for {name!r}"
-                )
+                given = f"{point} for {name!r}"
+                raise ArgumentError("series", f": points must be finite numbers. Got {given}")
 
 
 def _span(
@@ -261,7 +258,7 @@ def _span(
 
 
 def _path(frame: _Frame, points: Points, step: bool) -> str:
-    """The line as SVG has it; a single point is a short dash."""
+    """The line as an SVG path; a single point is a short dash."""
     places: list[str] = []
     last = None
     for x, y in points:
@@ -313,7 +310,7 @@ def _columns(
 
 
 def _axes(frame: _Frame, across: str, up: str, whole: bool = False) -> list[str]:
-    """Round numbers at both axes with faint lines, and what the axes are."""
+    """Ticks at round numbers with faint grid lines, and the names of the axes."""
     right, bottom, middle = _LEFT + _WIDTH, frame.bottom, frame.top + frame.height / 2
     marks = []
     for value in ticks(frame.low, frame.high):
@@ -342,7 +339,7 @@ def _axes(frame: _Frame, across: str, up: str, whole: bool = False) -> list[str]
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Round numbers between two, three to eight of them; one where there is nothing between.
+    """Round numbers between two, three to eight of them; one if the range is empty.
 
     >>> ticks(-9.7, -3.2), ticks(0, 32)
     ([-9.0, -8.0, -7.0, -6.0, -5.0, -4.0], [0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0])

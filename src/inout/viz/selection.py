@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from inout._core.errors import ArgumentError
+from inout._core.checks import expect
 
 from .model import Graph, NodeId
 
@@ -24,7 +24,7 @@ class Part:
 
     @property
     def caption(self) -> str:
-        """What was left out, or nothing where all is shown."""
+        """What was left out; empty if nothing was."""
         nodes, edges = len(self.graph.nodes), len(self.graph.edges)
         if nodes == self.items_in_all and edges == self.edges_in_all:
             return ""
@@ -38,9 +38,9 @@ def best_part(graph: Graph, max_nodes: int, max_edges: int | None = None) -> Par
     """The part of the graph with the highest expected counts, within both limits.
 
     It grows from the goals: repeatedly, the edge with the highest posterior below a chosen item
-    is added with its tails, so that the result is connected. (The items with
-    the highest counts alone would not: every word of a sentence has count one, and would fill
-    the picture with words and no tree.) Then all edges between chosen items are shown, or the
+    is added with its tails, so that the result is connected. (The items with the highest counts
+    need not be: every word of a sentence has count one, and words without a tree would fill the
+    picture.) Then all edges between chosen items are shown, or the
     best of them, `max_edges` in all (by default four per item). O((e + v) log e) time.
 
     >>> from .model import HyperEdge, Node
@@ -49,10 +49,7 @@ def best_part(graph: Graph, max_nodes: int, max_edges: int | None = None) -> Par
     >>> part.caption
     '2 of 3 items shown, with 1 of 2 edges: those with the highest posteriors'
     """
-    if max_nodes < 1:
-        raise ArgumentError(
-            "max_nodes", f": at least 1 item must be shown. Got the limit {max_nodes} instead"
-        )
+    expect(max_nodes >= 1, "max_nodes", "must be at least 1", max_nodes)
     limit = 4 * max_nodes if max_edges is None else max_edges
     items_in_all = len(graph.nodes) if graph.items_in_all is None else graph.items_in_all
     edges_in_all = len(graph.edges) if graph.edges_in_all is None else graph.edges_in_all
@@ -75,7 +72,7 @@ def best_part(graph: Graph, max_nodes: int, max_edges: int | None = None) -> Par
 
 
 def _ranks(graph: Graph) -> list[float]:
-    """How much each edge matters: its posterior or, unknown, its tails' smallest count."""
+    """The importance of each edge: its posterior or, if unknown, its tails' smallest count."""
     weights = {node.id: node.weight for node in graph.nodes}
     ranks = []
     for edge in graph.edges:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from inout._core.errors import ArgumentError
+from inout._core.checks import expect
 
 from .geometry import share
 from .labels import cells, clean, pad
@@ -54,8 +54,8 @@ def tree(node: TreeNode, max_indent: int = 100) -> str:
 def forest(graph: Graph, max_items: int = 100) -> str:
     """The items from the goals downwards, each with its count and its edges with posteriors.
 
-    Edges stand best first. A graph of more than `max_items` items is cut to its best part, and
-    the last line says so.
+    The best edges come first. Of more than `max_items` items the best part is shown, and the last
+    line says so.
 
     >>> from .model import Node
     >>> nodes = [Node(0, "a", "axiom", 0.6), Node(1, "b", "axiom", 0.4), Node(2, "S", "item", 1, 1)]
@@ -94,7 +94,7 @@ def forest(graph: Graph, max_items: int = 100) -> str:
 def table(rows: Sequence[Sequence[Cell]], headers: Sequence[str], align: str | None = None) -> str:
     """Rows set in aligned columns under a ruled header.
 
-    `align` has one letter per column: l, r or c. Left out, columns of numbers go to the right.
+    `align` has one letter per column: l, r or c. By default, columns of numbers are aligned right.
     Floats are shown with three decimals and None as an empty cell.
 
     >>> print(table([["NP", 0.5], ["VP", 12.25]], ["item", "count"]))
@@ -135,10 +135,8 @@ def bars(labels: Sequence[str], values: Sequence[float], width: int = 20) -> str
     NP  ███   0.750
     VP  █     0.250
     """
-    if len(labels) != len(values):
-        raise ArgumentError(
-            None, f"expected one label per value. Got {len(labels)} and {len(values)}"
-        )
+    wanted = f"must be one for each of {len(values)} values"
+    expect(len(labels) == len(values), "labels", wanted, len(labels))
     names = [clean(label) for label in labels]
     column = max(map(cells, names), default=0)
     return "\n".join(
@@ -150,7 +148,7 @@ def bars(labels: Sequence[str], values: Sequence[float], width: int = 20) -> str
 def columns(values: Sequence[float], width: int = 60, height: int = 6) -> list[str]:
     """The lines of a drawing with one column for each value, the lowest value at the bottom.
 
-    Of more values than `width` some are shown, evenly, with the first and the last.
+    Of more than `width` values, evenly spaced ones are shown, with the first and the last.
 
     >>> print(*columns([0.0, 1.0, 3.0, 4.0], height=2), sep="\\n")
       ▄█
@@ -183,19 +181,15 @@ def format_cell(cell: Cell) -> str:
 def column_alignment(
     rows: Sequence[Sequence[Cell]], headers: Sequence[str], align: str | None = None
 ) -> str:
-    """One letter per column: as given, or else r for columns of numbers and l for the others."""
+    """One letter per column: as given, or r for columns of numbers and l for others."""
     for number, row in enumerate(rows):
-        if len(row) != len(headers):
-            raise ArgumentError(
-                "rows", f": row {number} must have {len(headers)} cells. Got {len(row)}"
-            )
+        wanted = f": row {number} must have {len(headers)} cells"
+        expect(len(row) == len(headers), "rows", wanted, len(row))
     if align is None:
         columns = range(len(headers))
         return "".join("r" if all(_is_number(row[c]) for row in rows) else "l" for c in columns)
-    if len(align) != len(headers) or set(align) - set("lrc"):
-        raise ArgumentError(
-            "align", f"must be {len(headers)} letters out of l, r and c. Got {align!r} instead"
-        )
+    fits = len(align) == len(headers) and set(align) <= set("lrc")
+    expect(fits, "align", f"must be {len(headers)} letters out of l, r and c", align)
     return align
 
 

@@ -30,7 +30,7 @@ class TreeLayout:
 
 
 def layout(root: TreeNode, baseline: bool = False) -> TreeLayout:
-    """Boxes for all nodes of the tree, with the leaves on one line where `baseline` is set.
+    """Boxes for all nodes of the tree, with the leaves on one line if `baseline` is set.
 
     O(v) time and memory, and no recursion.
 
@@ -119,7 +119,7 @@ class _Contour:
 
 
 def _packed(children: Sequence[Sequence[int]], widths: Sequence[float]) -> list[float]:
-    """Centres relative to the root's, each subtree as far to the left as its neighbours let it."""
+    """Centres relative to the root's, each subtree as far left as its neighbours allow."""
     offsets = [0.0] * len(widths)
     contours: list[_Contour | None] = [None] * len(widths)
     # Children come after their parents in preorder, so backwards they are ready when needed.
@@ -154,7 +154,7 @@ def _clearance(a: _Contour, b: _Contour) -> float:
 
 
 def _join(a: _Contour, b: _Contour) -> _Contour:
-    """The outline of a and b together; only as many levels as the lower of the two are touched."""
+    """The outline of a and b together; changes only the levels that both have."""
     shared = min(len(a.left), len(b.left))
     if len(a.left) >= len(b.left):
         move = b.shift - a.shift

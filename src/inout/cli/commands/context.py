@@ -9,9 +9,10 @@ import typer
 
 from inout._core.checks import expect
 from inout._core.errors import ArgumentError
+from inout.cli import files
 from inout.cli.commands import options as opt
-from inout.cli.interrupts import uninterrupted
-from inout.cli.progress import status
+from inout.cli.files import STANDARD_INPUT
+from inout.cli.progress import status, uninterrupted
 
 FORMS = ("features", "conll")
 METHODS = ("adagrad", "lbfgs")
@@ -141,14 +142,12 @@ def train(
         options["delta"] = _finite("--delta", 0.1 if delta is None else delta, above=True)
     with status() as line:
         from inout.cli.contexts import reading
-        from inout.io.files import check_writable
 
-        if out == reading.STANDARD_INPUT:
+        if out == STANDARD_INPUT:
             raise ArgumentError("-o", "must be a file: a model is not text to print. Got -")
-        check_writable(out)
-        files = [*data, *([] if dev is None else [dev])]
-        reading.check_files(files)
-        reading.refuse_as_output("-o", out, files)
+        given = [*data, *([] if dev is None else [dev])]
+        files.check_inputs(given)
+        files.check_output("-o", out, given)
         sequences = reading.read_labelled(data, read_as, line)
         tried = None
         if dev is not None:
@@ -194,17 +193,15 @@ def tag(
     if size is not None:
         opt.count("--size", size, 0, MOST)
     read_as = opt.optional_choice("--from", form, FORMS)
-    files = data or ["-"]
+    given = data or [STANDARD_INPUT]
     with status() as line:
-        from inout.cli.contexts import reading
-
-        reading.check_files([model, *files])
+        files.check_inputs([model, *given])
         line.say(f"reading {model}")
         from inout.cli.contexts import tagging
 
         loaded = tagging.load(model)
         line.say("tagging")
-        found = tagging.begun(loaded, files, read_as or tagging.form_of(loaded), size)
+        found = tagging.begun(loaded, given, read_as or tagging.form_of(loaded), size)
     tagging.print_answers(
         loaded, found, as_json=as_json, confidence=confidence, marginals=marginals, least=at_least
     )
@@ -229,20 +226,13 @@ def curve(
     read_as = opt.optional_choice("--from", form, FORMS)
     models = [model, *(also or [])]
     with status() as line:
-        from inout.cli.contexts import reading
-        from inout.io.files import check_writable
-
-        if also and "-" in data:
+        if also and STANDARD_INPUT in data:
             raise ArgumentError("DATA", "must be files if there are several models. Got -")
-        reading.check_files([*models, *data])
+        files.check_inputs([*models, *data])
         for name, path in (("--html", html), ("--svg", svg)):
-            if path is not None:
-                check_writable(path)
-                reading.refuse_as_output(name, path, [*models, *data])
+            files.check_output(name, path, [*models, *data])
         if html is not None and html == svg:
-            raise ArgumentError(
-                None, f"--html and --svg must be different files. Got {html} for both"
-            )
+            raise ArgumentError(None, f"--html and --svg must be different files. Got {html} twice")
         line.say(f"reading {model}")
         from inout.cli.contexts import curve as report
         from inout.cli.contexts import tagging

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 from inout._core.errors import ArgumentError
 from inout.cli.commands import options as opt
+from inout.cli.messages import note
 from inout.cli.progress import status
 
 EXAMPLES = """[bold]Examples[/bold]
@@ -32,9 +31,9 @@ def convert(
     """Convert a grammar to another format; trim or normalise it on the way."""
     with status() as line:
         from inout.cli.grammars.loading import load_grammar
-        from inout.cli.grammars.output import check_output, put_grammar, trimmed
+        from inout.cli.grammars.output import output_format, put_grammar, trimmed
 
-        target = check_output(out, opt.optional_choice("--to", to, opt.FORMATS))
+        target = output_format(out, opt.optional_choice("--to", to, opt.FORMATS))
         line.say(f"reading {grammar}")
         read = load_grammar(grammar, format, start, add_duplicates)
         made = trimmed(read) if trim else read
@@ -44,5 +43,5 @@ def convert(
             made = made.normalised()
         text = made.to_text(target, log=log)
     if len(made) < len(read):
-        print(f"note: removed {len(read) - len(made):,} of {len(read):,} rules", file=sys.stderr)
+        note(f"removed {len(read) - len(made):,} of {len(read):,} rules")
     put_grammar(out, text, made)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from inout._core.errors import FileError
 from inout.cli.commands.options import option
+from inout.cli.files import check_output
 from inout.cli.progress import status
 
 PAGE = "inout-demo.html"
@@ -38,12 +39,11 @@ def demo(
     with status() as line:
         from rich.text import Text
 
-        from inout.io.files import check_writable, write_text
+        from inout.io.files import write_text
 
-        if html is not None:
-            check_writable(html)
+        check_output("--html", html)
         line.prepare("demo")  # before torch is imported, which goes on meanwhile
-        from inout.cli.demo import ambiguity, learning, lesson_text, page, surprise
+        from inout.cli.demo import ambiguity, learning, page
         from inout.cli.paper import Paper
         from inout.grammars import library
         from inout.grammars.parser.parser import Parser
@@ -52,16 +52,16 @@ def demo(
         english = library.load("english")
         parser = Parser(english)
         found = ambiguity.parsed(parser)
-        surprisals = surprise.surprisals(parser)
+        surprisals = ambiguity.surprisals(parser)
     paper = Paper()
     paper.sentence(
         f"A small grammar of English ({len(english):,} rules) parses ambiguous sentences."
     )
     ambiguity.print_ambiguity(paper, found)
-    surprise.print_surprisals(paper, surprisals)
-    lesson_text.print_task(paper)
+    ambiguity.print_surprisals(paper, surprisals)
+    learning.print_task(paper)
     lesson = learning.learn(english)
-    lesson_text.print_lesson(paper, lesson)
+    learning.print_lesson(paper, lesson)
     where = html or _default_page()
     write_text(where, page.as_html(found, surprisals, lesson))
     paper.heading("Where to go next")
@@ -73,10 +73,8 @@ def demo(
 
 def _default_page() -> str:
     """The page's file: here, or in a temporary directory."""
-    from inout.io.files import check_writable
-
     try:
-        check_writable(PAGE)
+        check_output("--html", PAGE)
     except FileError:
         return str(Path(tempfile.mkdtemp(prefix="inout-")) / PAGE)
     return PAGE

@@ -61,9 +61,9 @@ def em(
         raise ArgumentError(None, "give --prior or --alpha, not both")
     with status() as line:
         from inout.cli.grammars.loading import load_grammar, read_sentences
-        from inout.cli.grammars.output import check_output
+        from inout.cli.grammars.output import output_format
 
-        target = check_output(out, opt.optional_choice("--to", to, opt.FORMATS))
+        target = output_format(out, opt.optional_choice("--to", to, opt.FORMATS))
         lines = read_sentences(corpus, [], grammar)
         line.say(f"reading {grammar}")
         loaded = load_grammar(grammar, format, start, add_duplicates)
@@ -82,8 +82,7 @@ def em(
         resume=resume,
         restarts=restarts,
         seed=seed,
-        prior=prior,
-        alpha=alpha,
+        prior=work.chosen_prior(prior, alpha),
         tolerance=tolerance,
         max_iterations=iterations,
     )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 from inout._core.errors import ArgumentError
 from inout.cli.commands.options import JSON, argument, count, flag, option
+from inout.cli.messages import note
 from inout.cli.progress import status
 
 EXAMPLES = """A sentence without a parse is an empty line or (()); its gold brackets count as \
@@ -44,8 +43,8 @@ def evaluate(
             punctuation=punctuation, root=root, functions=functions, skip_failures=skip_failures
         )
         scores = report.evaluate(gold, parses, counted, untagged)
-    for note in report.notes(scores):
-        print(f"note: {note}", file=sys.stderr)
+    for text in report.notes(scores):
+        note(text)
     if as_json:
         print(report.as_json(gold, parses, scores, cutoff, width))
     else:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from inout._core.errors import ArgumentError
 from inout.cli.commands import options as opt
+from inout.cli.files import check_output
 from inout.cli.progress import status
 
 EXAMPLES = """Function tags and traces are removed and trees are binarised. Rare words share their \
@@ -29,7 +31,7 @@ reads it.
 ALL = "all"
 METHODS = ("spectral", "em")
 STARTS = ("split", "random", "spectral")
-LATENT = "Latent models"
+latent_option = partial(opt.option, panel="Latent models")
 SHARE, ROOT = 0.5, "TOP"
 ITERATIONS = 50  # as in `inout.learning.latent_grammars`
 
@@ -68,41 +70,32 @@ def induce(
     ),
     start: str | None = opt.option("--start", "SYMBOL", "Label of the root.", shown=ROOT),
     raw: bool = opt.flag("--raw", "Keep function tags and traces."),
-    latent: int | None = opt.option(
-        "--latent", "N", "Train a model with up to N latent values per label.", panel=LATENT
+    latent: int | None = latent_option(
+        "--latent", "N", "Train a model with up to N latent values per label."
     ),
-    method: str | None = opt.option(
+    method: str | None = latent_option(
         "--method",
         "METHOD",
         "spectral (moments, one pass) or em (likelihood of the trees).",
         shown=METHODS[0],
-        panel=LATENT,
     ),
-    em_start: str | None = opt.option(
+    em_start: str | None = latent_option(
         "--em-start",
         "START",
         "Starting point of EM: split (double the values repeatedly), random, or spectral "
         "(clusters of the vectors of --method spectral).",
         shown=STARTS[0],
-        panel=LATENT,
     ),
-    iterations: int | None = opt.option(
-        "--iterations",
-        "N",
-        "Maximum EM iterations, per split or in total.",
-        shown=str(ITERATIONS),
-        panel=LATENT,
+    iterations: int | None = latent_option(
+        "--iterations", "N", "Maximum EM iterations, per split or in total.", shown=str(ITERATIONS)
     ),
-    restarts: int | None = opt.option(
+    restarts: int | None = latent_option(
         "--restarts",
         "N",
         "With --em-start random: start from N more points, and keep the best.",
         shown="0",
-        panel=LATENT,
     ),
-    seed: int | None = opt.option(
-        "--seed", "N", "Random seed.", shown="always the same", panel=LATENT
-    ),
+    seed: int | None = latent_option("--seed", "N", "Random seed.", shown="always the same"),
 ) -> None:
     """Read a grammar off a treebank, with Markovisation; or train a latent model on it."""
     siblings = _siblings(horizontal or ("2" if latent is None else "0"))
@@ -145,13 +138,12 @@ def _induce_grammar(
 ) -> None:
     """Read a grammar off the treebanks and write it."""
     with status() as line:
-        from inout.cli.grammars.induce import read_treebanks, refuse_treebank_as_output
-        from inout.cli.grammars.output import check_output, put_grammar
+        from inout.cli.grammars.output import output_format, put_grammar, read_treebanks
         from inout.grammars.grammar import Grammar
         from inout.grammars.markovisation import Markovisation
 
-        target = check_output(out, format, default="json")
-        refuse_treebank_as_output(treebanks, out)
+        target = output_format(out, format, default="json")
+        check_output("-o", out, treebanks)
         trees = read_treebanks(treebanks, line)
         made = Grammar.from_treebank(trees, Markovisation(**markovisation), **options)
         line.say("writing")
@@ -171,11 +163,9 @@ def _induce_latent(
 
     began = monotonic()
     with status() as line:
-        from inout.cli.grammars.induce import read_treebanks, refuse_treebank_as_output
-        from inout.io.files import check_writable
+        from inout.cli.grammars.output import read_treebanks
 
-        check_writable(out)
-        refuse_treebank_as_output(treebanks, out)
+        check_output("-o", out, treebanks)
         trees = read_treebanks(treebanks, line)
         from inout.cli.grammars.induce_latent import put_model, train
         from inout.grammars.markovisation import Markovisation
@@ -210,7 +200,5 @@ def _siblings(given: str) -> int | None:
     if given == ALL:
         return None
     if not given.isascii() or not given.isdigit():
-        raise ArgumentError(
-            "--horizontal", f"must be an integer of at least 0, or all. Got {given!r}"
-        )
+        raise ArgumentError("--horizontal", f"must be an integer >= 0, or all. Got {given!r}")
     return int(given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection
 from typing import Any
 
@@ -9,7 +10,7 @@ import typer
 
 from inout._core.checks import expect
 from inout._core.errors import ArgumentError
-from inout.cli.names import did_you_mean
+from inout.cli.messages import did_you_mean
 
 FORMATS = ("nltk", "lines", "wsj", "json")
 
@@ -81,6 +82,12 @@ def choice(option: str, given: str, known: Collection[str]) -> str:
 def optional_choice(option: str, given: str | None, known: Collection[str]) -> Any:
     """Like `choice`, for an option that may be missing."""
     return None if given is None else choice(option, given, known)
+
+
+def seed_or_random(given: int | None) -> int:
+    """The seed, or a random one."""
+    check_seed(given)
+    return secrets.randbits(63) if given is None else given
 
 
 def check_seed(given: int | None) -> None:

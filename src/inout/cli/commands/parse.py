@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from inout._core.checks import expect
 from inout._core.errors import ArgumentError
 from inout.cli.commands import options as opt
+from inout.cli.files import check_output
 from inout.cli.progress import status
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def parse(
     """Parse sentences: best trees with their probabilities, samples, counts, charts."""
     opt.count("--k", k, 1)
     opt.count("--samples", samples, 0)
-    opt.check_seed(seed)
+    used_seed = opt.seed_or_random(seed)
     opt.count("--max-words", max_words, 1)
     opt.optional_choice("--method", method, METHODS)
     opt.choice("--format", shape, SHAPES)
@@ -92,17 +93,16 @@ def parse(
     with status() as line:
         from inout.cli.grammars.answers import Request
         from inout.cli.grammars.loading import check_model, is_model, load_grammar, read_sentences
-        from inout.io.files import check_writable
 
-        if html is not None:
-            check_writable(html)
+        check_output("--html", html)
         if grammar is not None and is_model(grammar):
             grammar, model = None, grammar
         name = grammar if model is None else model
         if name is None:
             raise ArgumentError(None, "missing argument GRAMMAR, or --model MODEL")
         if model is None:
-            _check_for_grammar(method, threshold)
+            of_models = {"--threshold": threshold, "--method goodman": method == GOODMAN}
+            opt.refuse(of_models, "is for latent models only")
         else:
             of_grammars = {"--count": count_trees, "--from": format, "--start": start}
             of_grammars |= {"--add-duplicates": add_duplicates}
@@ -112,7 +112,6 @@ def parse(
         request = Request(
             k=k,
             samples=samples,
-            seed=seed,
             method=(method or (VITERBI if model is None else MAX_RULE)).replace("-", "_"),
             count=count_trees or html is not None,
             picture=html is not None,
@@ -127,12 +126,10 @@ def parse(
         else:
             ask = _by_model(model, pruning, request)
         from inout._core.pipeline import begun
-        from inout.cli.grammars.seeds import seeded_answers
+        from inout.cli.grammars.parse_output import print_answers, seeded_answers
 
         line.say("parsing")
-        found = begun(seeded_answers(ask, lines, seed), lines)
-    from inout.cli.grammars.parse_output import print_answers
-
+        found = begun(seeded_answers(ask, lines, used_seed), lines)
     print_answers(
         found,
         len(lines) if isinstance(lines, list) else None,
@@ -144,7 +141,6 @@ def parse(
 
 
 def _by_grammar(grammar: Grammar, request: Request, line: StatusLine) -> Ask:
-    """How a grammar answers a line."""
     line.prepare("parse")  # before torch is imported, which goes on meanwhile
     from inout.cli.grammars.parse_by_grammar import answer
     from inout.grammars.parser.parser import Parser
@@ -153,28 +149,16 @@ def _by_grammar(grammar: Grammar, request: Request, line: StatusLine) -> Ask:
 
 
 def _by_model(path: str, pruning: float | None, request: Request) -> Ask:
-    """How a latent model answers a line."""
     from inout.cli.grammars.parse_by_model import answer
     from inout.latent.decoding.parser import LatentParser
     from inout.latent.grammar import LatentGrammar
 
     model = LatentGrammar.load(path)
     if request.samples and not model.model.is_nonnegative:
-        raise ArgumentError(
-            "--samples",
-            "needs a model of probabilities, for example from `inout induce --method em`. Got "
-            f"{path}, which has negative parameters",
-        )
-    parser = LatentParser(model, threshold=pruning)
-    return partial(answer, parser, request)
-
-
-def _check_for_grammar(method: str | None, threshold: str | None) -> None:
-    """Refuse options that only latent models have."""
-    opt.refuse(
-        {"--threshold": threshold, "--method goodman": method == GOODMAN},
-        "is for latent models only",
-    )
+        wanted = "needs a model of probabilities, for example from `inout induce --method em`"
+        given = f"{path}, which has negative parameters"
+        raise ArgumentError("--samples", f"{wanted}. Got {given}")
+    return partial(answer, LatentParser(model, threshold=pruning), request)
 
 
 def _check_for_model(method: str | None, k: int, of_grammars: dict[str, Any]) -> None:
@@ -198,7 +182,5 @@ def _threshold(given: str) -> float | None:
         value = float(given)
     except ValueError:
         value = -1.0
-    expect(
-        0 <= value < 1, "--threshold", "must be a number of at least 0 and below 1, or none", given
-    )
+    expect(0 <= value < 1, "--threshold", "must be a number >= 0 and < 1, or none", given)
     return value or None

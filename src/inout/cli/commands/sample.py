@@ -31,7 +31,7 @@ def sample(
     """Draw sentences or trees from a grammar."""
     opt.choice("--format", shape, SHAPES)
     opt.count("--samples", samples, 0)
-    opt.check_seed(seed)
+    chosen = opt.seed_or_random(seed)
     with status() as line:
         from inout.cli.grammars.loading import load_grammar
 
@@ -40,4 +40,4 @@ def sample(
         from inout.cli.grammars.sample import prepare, print_samples
 
         prepared = prepare(loaded, normalise)
-    print_samples(prepared, samples, seed, "json" if as_json else shape)
+    print_samples(prepared, samples, chosen, "json" if as_json else shape)

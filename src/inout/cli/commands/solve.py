@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 from inout._core.checks import expect
-from inout._core.errors import ArgumentError
 from inout.cli.commands.options import HTML, argument, count, flag, option
+from inout.cli.files import check_output
+from inout.cli.messages import note
 from inout.cli.progress import status
 
 EXAMPLES = """[bold]Facts[/bold]
@@ -66,10 +65,9 @@ def solve(
     count("--best", best, 0)
     with status() as line:
         from inout.cli.equations.program import Request, read_program
-        from inout.io.files import check_writable, write_text
+        from inout.io.files import write_text
 
-        if html is not None:
-            check_writable(html)
+        check_output("--html", html)
         request = Request(
             program=program,
             files=[_pair("--facts", text, "FILE") for text in facts or []],
@@ -94,8 +92,8 @@ def solve(
             from inout.cli.equations.html import as_html
 
             write_text(html, as_html(answer))
-    for note in answer.notes:
-        print(f"note: {note}", file=sys.stderr)
+    for text in answer.notes:
+        note(text)
     if as_json:
         from inout.cli.equations.json import as_json as to_json
 
@@ -118,6 +116,6 @@ def _pair(name: str, text: str, what: str) -> tuple[str, str]:
 
 def _width(text: str) -> tuple[str, int]:
     relation, width = _pair("--beam", text, "WIDTH")
-    if not width.isascii() or not width.isdigit() or int(width) < 1:
-        raise ArgumentError("--beam", f"must have a width of at least 1. Got {width!r}")
+    fine = width.isascii() and width.isdigit() and int(width) >= 1
+    expect(fine, "--beam", "must have a width of at least 1", width)
     return relation, int(width)

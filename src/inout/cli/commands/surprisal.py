@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
 from inout.cli.commands import options as opt
+from inout.cli.messages import note
 from inout.cli.progress import counter, status
 
 EXAMPLES = """The surprisal of a word is -log2 of its probability given the words before it.
@@ -59,5 +58,4 @@ def surprisal(
     if not as_json and totals.sentences > 1:
         report.print_totals(paper, totals)
     if totals.left_out and totals.sentences > 1:
-        left_out = f"{totals.left_out:,} of {totals.sentences:,} sentences"
-        print(f"note: {left_out} not in the total", file=sys.stderr)
+        note(f"{totals.left_out:,} of {totals.sentences:,} sentences not in the total")

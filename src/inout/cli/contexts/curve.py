@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +14,8 @@ from rich.text import Text
 from inout._core.errors import FileError
 from inout.cli.contexts.reading import need_labels
 from inout.cli.contexts.tagging import answers, nothing_known, share
+from inout.cli.formats import json_line
+from inout.cli.messages import note
 from inout.cli.paper import Paper, bar_text
 from inout.cli.progress import counter
 from inout.contexts.confidence import precision_recall, recall_at, threshold_at
@@ -92,11 +93,12 @@ def put(
     results: Sequence[Result], precision: float, *, as_json: bool, html: str | None, svg: str | None
 ) -> None:
     """Write the requested files and print the results."""
+    named = dict(zip(_names(results), results, strict=True))
     # Files first: the reader of stdout may stop early.
     if svg is not None:
-        write_text(svg, picture(results, precision) + "\n")
+        write_text(svg, picture(named, precision) + "\n")
     if html is not None:
-        write_text(html, _page(results, precision))
+        write_text(html, _page(named, precision))
     for path in (svg, html):
         if path is not None:
             print(f"wrote {path}", file=sys.stderr)
@@ -104,19 +106,16 @@ def put(
         for result in results:
             print(_json(result, precision))
     else:
-        _print(results, precision)
+        _print(named, precision)
     for result in results:
         if result.strange:
-            note = nothing_known(len(result.correct))
-            print(f"note: {result.name}: {note}", file=sys.stderr)
+            note(f"{result.name}: {nothing_known(len(result.correct))}")
 
 
-def picture(results: Sequence[Result], wanted: float) -> str:
+def picture(results: Mapping[str, Result], wanted: float) -> str:
     """The curves, with a line at the wanted precision."""
-    names = _names(results)
-    series = {}
-    lowest = wanted
-    for name, result in zip(names, results, strict=True):
+    series, lowest = {}, wanted
+    for name, result in results.items():
         precision, recall = precision_recall(result.confidences, result.correct)
         # Few answers say little, and one wrong answer among them would flatten the rest.
         lowest = min(lowest, precision[recall >= 0.1].min())
@@ -149,9 +148,9 @@ def _numbers(result: Result, precision: float) -> list[tuple[str, str]]:
     ]
 
 
-def _print(results: Sequence[Result], precision: float) -> None:
+def _print(results: Mapping[str, Result], precision: float) -> None:
     paper = Paper()
-    for number, (name, result) in enumerate(zip(_names(results), results, strict=True)):
+    for number, (name, result) in enumerate(results.items()):
         if number:
             paper.line()
         if len(results) > 1:
@@ -165,54 +164,44 @@ def _print(results: Sequence[Result], precision: float) -> None:
         paper.table(["recall", "precision", "", "confidence"], rows, "rrlr")
 
 
-def _page(results: Sequence[Result], precision: float) -> str:
-    names = _names(results)
-    numbers = [_numbers(result, precision) for result in results]
-    table = page.table(
-        [
-            [name, *(value for _, value in values)]
-            for name, values in zip(names, numbers, strict=True)
-        ],
-        ["model", *(name for name, _ in numbers[0])],
-        align="l" * (len(numbers[0]) + 1),
-    )
-    about = page.table(
-        [[name, result.about] for name, result in zip(names, results, strict=True)],
-        ["model", "description"],
-    )
-    note = page.paragraph(
+def _page(results: Mapping[str, Result], precision: float) -> str:
+    numbers = {name: dict(_numbers(result, precision)) for name, result in results.items()}
+    headers = ["model", *next(iter(numbers.values()))]
+    rows = [[name, *values.values()] for name, values in numbers.items()]
+    table = page.table(rows, headers, align="l" * len(headers))
+    described = [[name, result.about] for name, result in results.items()]
+    about = page.table(described, ["model", "description"])
+    about_them = page.paragraph(
         "Sequences are ranked by the model's confidence, the probability of the labels it chose. "
         "Recall is the share of sequences that are answered, precision the share of answers in "
         "which all labels are right."
     )
     sections = [
         ("Numbers", table + about),
-        ("Precision and recall", note + page.figures([(picture(results, precision), "")])),
+        ("Precision and recall", about_them + page.figures([(picture(results, precision), "")])),
     ]
-    for name, result in zip(names, results, strict=True):
-        rows: list[list[Cell]] = [[f"{r:.1%}", p, share(c)] for r, p, c in result.rows()]
+    headers = ["recall", "precision", "confidence"]
+    for name, result in results.items():
+        points: list[list[Cell]] = [[f"{r:.1%}", p, share(c)] for r, p, c in result.rows()]
         heading = "Thresholds" if len(results) == 1 else f"Thresholds of {name}"
-        headers = ["recall", "precision", "confidence"]
-        sections.append((heading, page.table(rows, headers, align="rrr", bars=[1])))
+        sections.append((heading, page.table(points, headers, align="rrr", bars=[1])))
     return page.html("Precision of the most confident answers", sections)
 
 
 def _names(results: Sequence[Result]) -> list[str]:
     """File names if they differ, otherwise whole paths."""
-    short = [Path(result.name).name for result in results]
+    paths = [result.name for result in results]
+    short = [Path(path).name for path in paths]
     if len(set(short)) == len(short):
         return short
-    return [
-        f"{number}: {result.name}" if [r.name for r in results].count(result.name) > 1
-        else result.name
-        for number, result in enumerate(results, 1)
-    ]  # fmt: skip
+    pairs = enumerate(paths, 1)
+    return [f"{number}: {path}" if paths.count(path) > 1 else path for number, path in pairs]
 
 
 def _json(result: Result, precision: float) -> str:
     points = precision_recall(result.confidences, result.correct)
     threshold = threshold_at(precision, result.confidences, result.correct)
-    return json.dumps(
+    return json_line(
         {
             "format": FORMAT,
             "model": result.name,
@@ -230,6 +219,5 @@ def _json(result: Result, precision: float) -> str:
                     sorted(result.confidences, reverse=True), *points, strict=True
                 )
             ],
-        },
-        ensure_ascii=False,
+        }
     )

@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from pathlib import Path
 
-from inout._core.errors import ArgumentError, FileError
+from inout._core.errors import FileError
+from inout.cli.files import STANDARD_INPUT, STDIN, stdin_lines
 from inout.cli.progress import Line
-from inout.io.files import check_readable
-from inout.io.lines import decoded_lines
 from inout.io.tagged import Form, TaggedSequence, parse_tagged, read_tagged
 
-STANDARD_INPUT = "-"
 _EVERY = 500
-
-
-def check_files(paths: Sequence[str]) -> None:
-    """Report missing files before any work is done."""
-    for path in paths:
-        if path != STANDARD_INPUT:
-            check_readable(path)
-    if paths.count(STANDARD_INPUT) > 1:
-        raise ArgumentError(None, "only one input can be standard input")
-
-
-def refuse_as_output(option: str, out: str, inputs: Sequence[str]) -> None:
-    """Raise if the output file is one of the inputs."""
-    for path in inputs:
-        both = path != STANDARD_INPUT and Path(path).exists() and Path(out).exists()
-        if both and Path(path).samefile(out):
-            raise ArgumentError(option, f"must not be an input file. Got {out}")
 
 
 def read_sequences(
@@ -76,17 +55,7 @@ def need_common_labels(
         )
 
 
-def is_typed() -> bool:
-    """Whether standard input is a person at a keyboard."""
-    return sys.stdin is not None and sys.stdin.isatty()
-
-
 def _sequences(path: str, form: Form, columns: int | None) -> Iterator[TaggedSequence]:
     if path != STANDARD_INPUT:
         return read_tagged(path, form, columns=columns)
-    if sys.stdin is None:
-        raise FileError("standard input is closed", file="<stdin>")
-    if is_typed():
-        print("reading sequences from the terminal; end with Ctrl-D", file=sys.stderr)
-    lines = decoded_lines(sys.stdin.buffer, "<stdin>")
-    return parse_tagged(lines, "<stdin>", form, columns=columns)
+    return parse_tagged(stdin_lines("sequences"), STDIN, form, columns=columns)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
-from inout.cli.contexts.reading import STANDARD_INPUT, is_typed, read_sequences
-from inout.cli.formats import plural
+from inout.cli.contexts.reading import read_sequences
+from inout.cli.files import STANDARD_INPUT, is_typed
+from inout.cli.formats import json_line, plural
+from inout.cli.messages import note
 from inout.cli.progress import counter
 from inout.contexts.model import ContextModel, Tagging
 from inout.io.column_features import columns_of
@@ -63,13 +63,7 @@ def begun(
     found = answers(model, paths, form, size)
     if STANDARD_INPUT in paths and is_typed():
         return found
-    first = list(islice(found, 1))
-    return _after(first, found)
-
-
-def _after(first: list[Answer], rest: Iterator[Answer]) -> Iterator[Answer]:
-    yield from first
-    yield from rest
+    return chain(list(islice(found, 1)), found)
 
 
 def print_answers(
@@ -93,15 +87,12 @@ def print_answers(
             done, answered, known = done + 1, answered + sure, known + answer.known
             step(done)
     if not done:
-        print("note: there were no sequences", file=sys.stderr)
+        note("there were no sequences")
     elif not known and model.features:
-        print(f"note: {nothing_known(done)}", file=sys.stderr)
+        note(nothing_known(done))
     if least is not None and done:
-        print(
-            f"note: {answered:,} of {plural(done, 'sequence')} answered, with a confidence of at "
-            f"least {least:g}",
-            file=sys.stderr,
-        )
+        of = f"{answered:,} of {plural(done, 'sequence')}"
+        note(f"{of} answered, with a confidence of at least {least:g}")
 
 
 def nothing_known(sequences: int) -> str:
@@ -126,35 +117,38 @@ def _text(
 ) -> str:
     """A line per position: its label and probability, or those of all labels; then a blank line."""
     lines = [f"# confidence {share(tagging.confidence)}"] if confidence else []
-    numbers = {label: column for column, label in enumerate(model.labels)}
-    for label, row in zip(tagging.labels, tagging.marginals, strict=True):
+    chosen = _probabilities(model, tagging)
+    for label, own, row in zip(tagging.labels, chosen, tagging.marginals, strict=True):
         fields = [written_label(label) if sure else UNKNOWN]
         if marginals:
             order = sorted(range(len(row)), key=lambda column: -row[column])
             fields += [f"{written_label(model.labels[k])}:{share(row[k])}" for k in order]
         else:
-            fields.append(share(row[numbers[label]]))
+            fields.append(share(own))
         lines.append("\t".join(fields))
     return "\n".join([*lines, ""])
 
 
+def _probabilities(model: ContextModel, tagging: Tagging) -> list[float]:
+    """The probability of the label of each position."""
+    numbers = {label: column for column, label in enumerate(model.labels)}
+    pairs = zip(tagging.labels, tagging.marginals, strict=True)
+    return [float(row[numbers[label]]) for label, row in pairs]
+
+
 def _json(model: ContextModel, answer: Answer, sure: bool, marginals: bool) -> str:
     tagging = answer.tagging
-    numbers = {label: column for column, label in enumerate(model.labels)}
     told: dict[str, Any] = {
         "format": FORMAT,
         "place": answer.sequence.place,
         "answered": sure,
         "confidence": tagging.confidence,
         "labels": tagging.labels,
-        "probabilities": [
-            float(row[numbers[label]])
-            for label, row in zip(tagging.labels, tagging.marginals, strict=True)
-        ],
+        "probabilities": _probabilities(model, tagging),
         "context_length": tagging.context_length,
     }
     if marginals:
         told["marginals"] = [
             dict(zip(model.labels, map(float, row), strict=True)) for row in tagging.marginals
         ]
-    return json.dumps(told, ensure_ascii=False)
+    return json_line(told)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from typing import Any
 
 import torch
 
-from inout.cli.formats import duration, plural
+from inout.cli.formats import duration, json_line, plural
 from inout.contexts.model import ContextModel
 from inout.io.tagged import TaggedSequence
 from inout.learning.contexts import Passed, fit_contexts
@@ -88,15 +87,9 @@ def train(
     seconds = monotonic() - began
     # No running times: the same seed gives the same file.
     known = {"sequences": len(data), "seed": seed, "form": form, "epoch": epoch.number}
-    return Trained(
-        replace(model, training=model.training | options | known),
-        epoch,
-        len(data),
-        sum(map(len, data)),
-        follower.epochs,
-        seconds,
-        stopped,
-    )
+    trained = replace(model, training=model.training | options | known)
+    sizes = len(data), sum(map(len, data))
+    return Trained(trained, epoch, *sizes, follower.epochs, seconds, stopped)
 
 
 class _Follower:
@@ -204,7 +197,7 @@ def _written(out: str, made: Trained) -> str:
 
 def as_json(out: str, made: Trained) -> str:
     """The summary as one line of JSON."""
-    return json.dumps(
+    return json_line(
         {
             "format": FORMAT,
             "model": out,
@@ -225,8 +218,7 @@ def as_json(out: str, made: Trained) -> str:
                 }
                 for epoch in made.epochs
             ],
-        },
-        ensure_ascii=False,
+        }
     )
 
 

@@ -1,4 +1,4 @@
-"""Ambiguous sentences: their trees and probabilities."""
+"""Ambiguous sentences: their trees and probabilities; surprisals of the words of another."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from inout.cli.drawing import draw
 from inout.cli.grammars.answers import Answer, Found, Request
+from inout.cli.grammars.forests import tree_node
 from inout.cli.grammars.loading import Line
 from inout.cli.grammars.parse_by_grammar import answer as answer_line
 from inout.cli.grammars.parse_text import trees
-from inout.cli.grammars.trees import tree_node
-from inout.cli.paper import BAR_WIDTH, Paper
+from inout.cli.paper import BAR_WIDTH, Paper, bar_text, draw
 from inout.grammars import library
 from inout.grammars.parser.parser import Parser
 from inout.viz.branches import side_by_side
 from inout.viz.text import bar
 
+SENTENCE = "the astronomer saw the star with a telescope"
+FULL_BAR = 10.0  # bits
 DRAWN = ("fruit flies like a banana", "I saw her duck")
 _ASKED = Request(k=2, count=True, picture=True)
 _INDENT = 3
@@ -75,3 +76,17 @@ def _print_trees(paper: Paper, found: Sequence[Found]) -> None:
         line.highlight_regex("[█-▏]+", "blue")
         paper.line(line)
         paper.line("\n".join(rest))
+
+
+def surprisals(parser: Parser) -> list[tuple[str, float]]:
+    """Each word of the sentence with its surprisal in bits."""
+    words = SENTENCE.split()
+    bits = parser.surprisals(words) / math.log(2)
+    return list(zip(words, bits.tolist(), strict=True))
+
+
+def print_surprisals(paper: Paper, found: list[tuple[str, float]]) -> None:
+    """Print one word per line, with a bar."""
+    paper.heading("Surprisal", "how unexpected each word is, in bits")
+    rows = [(word, f"{bits:.1f}", bar_text(bits, FULL_BAR)) for word, bits in found]
+    paper.table(["word", "bits", ""], rows, "lrl", indent=_INDENT)

@@ -1,4 +1,4 @@
-"""A grammar that forgets its dictionary and relearns it by inside-outside."""
+"""A grammar that forgets its dictionary and relearns it by inside-outside: the work, the report."""
 
 from __future__ import annotations
 
@@ -7,17 +7,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from rich.text import Text
 
+from inout.cli import formats
+from inout.cli.paper import Paper
 from inout.grammars import Grammar, library
 from inout.grammars.parser.parser import Parser
 from inout.grammars.table import Rule, Terminal
 from inout.grammars.tree import labels_above_words
 from inout.learning.em import EMResult, em
+from inout.viz.text import columns
 
 SEED = 0
 TOLERANCE = 1e-4
 MOST_ITERATIONS = 60
 HARDLY_EVER = 0.002
+_INDENT = 3
 CLASSES = ("Det", "Noun", "Adj", "Pron", "P", "Vt", "Vi", "Ving", "Modal")
 
 
@@ -103,3 +108,70 @@ def _parts_of_speech(grammar: Grammar, corpus: Sequence[Sequence[str]]) -> list[
         if parse.plain_tree is not None
         for label in labels_above_words(parse.plain_tree)
     ]
+
+
+def print_task(paper: Paper) -> None:
+    """Say what is about to happen, before the work."""
+    paper.heading("Learning", "the grammar forgets its dictionary")
+    paper.sentence(
+        "Every part of speech may now be any word, with random probabilities. Inside-outside "
+        "reads a corpus of plain sentences, without trees. Each iteration takes the gradient of "
+        "the log-likelihood, which is the expected count of each rule, and normalises it.",
+        indent=_INDENT,
+    )
+
+
+def print_lesson(paper: Paper, lesson: Lesson) -> None:
+    """Print the curve, numbers before and after, and the words of some parts of speech."""
+    result = lesson.result
+    paper.heading("The likelihood rises", "log-likelihood of the corpus")
+    _print_curve(paper, result.log_likelihoods)
+    paper.line()
+    first, last = lesson.perplexities
+    size = formats.plural(len(lesson.corpus), "sentence")
+    paper.line(f"{'':{_INDENT}}{'corpus':<17}{size}, read {result.iterations} times")
+    rows = [
+        ("perplexity", f"{first:.1f}", f"{last:.1f}", "a word"),
+        ("parts of speech", f"{lesson.right_before:.0%}", f"{lesson.right_after:.0%}", "right"),
+    ]
+    for name, before, after, unit in rows:
+        numbers = Text.assemble(f"{before} → ", (after, "bold"), f" {unit}")
+        paper.line(Text.assemble(" " * _INDENT, f"{name:<17}", numbers))
+    paper.heading("What it learned", "the likeliest words of some parts of speech")
+    room = paper.width - _INDENT - 12
+    paper.table(
+        ["", "at random", "learned"],
+        [
+            (
+                name,
+                Text(_fitting(likely_words(lesson.start, name, 9), room * 2 // 5), style="dim"),
+                _fitting(likely_words(lesson.result.model, name, 9), room * 3 // 5),
+            )
+            for name in CLASSES
+        ],
+        "lll",
+        indent=_INDENT,
+    )
+
+
+def _print_curve(paper: Paper, values: tuple[float, ...]) -> None:
+    marks = [f"{value:,.0f}" for value in (values[-1], values[0])]
+    margin = max(map(len, marks))
+    drawn = columns(values, paper.width - _INDENT - margin - 2)
+    for row, line in enumerate(drawn):
+        mark = marks[0] if row == 0 else marks[1] if row == len(drawn) - 1 else ""
+        paper.line(Text.assemble(" " * _INDENT, (f"{mark:>{margin}} │", "dim"), (line, "blue")))
+
+
+def _fitting(words: list[str], room: int) -> str:
+    """As many of the words as there is room for.
+
+    >>> _fitting(["saw", "likes", "opened"], 10)
+    'saw likes'
+    """
+    text = ""
+    for word in words:
+        if len(text) + 1 + len(word) > room and text:
+            break
+        text += f" {word}" if text else word
+    return text

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from inout.cli import formats
-from inout.cli.demo.ambiguity import DRAWN, probability
+from inout.cli.demo.ambiguity import DRAWN, FULL_BAR, SENTENCE, probability
 from inout.cli.demo.learning import CLASSES, Lesson, likely_words
-from inout.cli.demo.surprise import FULL_BAR, SENTENCE
 from inout.cli.grammars.answers import Answer
+from inout.cli.grammars.forests import tree_node
 from inout.cli.grammars.parse_html import sections
-from inout.cli.grammars.trees import tree_node
 from inout.grammars.parser.parser import Parser
 from inout.viz import page, svg
 from inout.viz.plot import line_chart
@@ -28,15 +27,11 @@ def as_html(
     found: Sequence[Answer], surprisals: Sequence[tuple[str, float]], lesson: Lesson
 ) -> str:
     """The whole page."""
-    drawn = [
-        (
-            " ".join(answer.words),
-            "\n".join(body for heading, body in sections(answer) if heading in wanted),
-        )
-        for answer, wanted in zip(found, WANTED, strict=False)
-    ]
-    shown = [
-        *drawn,
+    shown = []
+    for answer, wanted in zip(found, WANTED, strict=False):
+        bodies = (body for heading, body in sections(answer) if heading in wanted)
+        shown.append((" ".join(answer.words), "\n".join(bodies)))
+    shown += [
         ("More sentences", _others(found[len(DRAWN) :])),
         (f"Surprisal: {SENTENCE}", _surprisals(surprisals)),
         ("Learning: the likelihood rises", _curve(lesson)),
@@ -48,12 +43,8 @@ def as_html(
 
 def _others(found: Sequence[Answer]) -> str:
     rows = [
-        (
-            " ".join(answer.words),
-            formats.whole(int(answer.count or 0)),
-            probability(answer.trees[0]),
-        )
-        for answer in found
+        (" ".join(one.words), formats.whole(int(one.count or 0)), probability(one.trees[0]))
+        for one in found
     ]
     return page.table(rows, ["sentence", "trees", "the best tree"], align="lrl", bars=[2])
 
@@ -78,12 +69,9 @@ def _curve(lesson: Lesson) -> str:
 
 
 def _words(lesson: Lesson) -> str:
+    ways = ((lesson.start, 7), (lesson.result.model, 9))
     rows = [
-        (
-            name,
-            " ".join(likely_words(lesson.start, name, 7)),
-            " ".join(likely_words(lesson.result.model, name, 9)),
-        )
+        (name, *(" ".join(likely_words(grammar, name, most)) for grammar, most in ways))
         for name in CLASSES
     ]
     note = page.paragraph("The likeliest words of some parts of speech.")

@@ -1,1 +1,1 @@
-"""The implementation of `inout solve` and `inout programs`."""
+"""The implementation of `inout solve`."""

@@ -26,11 +26,9 @@ def load_facts(program: Program, request: Request) -> tuple[dict[str, Facts], fr
                 path, arities[name], weighted=choice, probabilities=request.probabilities
             )
         except AmbiguousFactsError as error:
+            message = f"{error.message}; use --weighted {name} or --unweighted {name}"
             raise FileError(
-                f"{error.message}; use --weighted {name} or --unweighted {name}",
-                file=error.file,
-                line=error.line,
-                column=error.column,
+                message, file=error.file, line=error.line, column=error.column
             ) from None
         parts.setdefault(name, []).append(rows)
     for name, values in request.single:
@@ -50,10 +48,8 @@ def _single(name: str, values: str, arities: set[int]) -> tuple[str | int, ...]:
         raise ArgumentError("--fact", f"{name}={values}: {error}") from None
     if len(row) not in arities:
         sizes = " or ".join(str(arity) for arity in sorted(arities))
-        raise ArgumentError(
-            "--fact",
-            f": {name} takes {sizes} values, separated by spaces. Got {len(row)}: {values!r}",
-        )
+        wanted = f"{name} takes {sizes} values, separated by spaces"
+        raise ArgumentError("--fact", f": {wanted}. Got {len(row)}: {values!r}")
     return row
 
 

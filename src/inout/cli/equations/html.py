@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from inout.cli import formats
-from inout.cli.equations.counts import count_table
 from inout.cli.equations.phrases import phrase_graph
 from inout.cli.equations.solve import Answer, GoalAnswer
-from inout.cli.equations.text import numbers
+from inout.cli.equations.text import GOAL_HEADERS, NO_DERIVATION, count_table, goal_rows, numbers
 from inout.forest.export import as_graph
-from inout.viz import TreeNode, page, svg
+from inout.viz import page, svg
 
 MOST_ROWS = 60
 MOST_SHOWN_GOALS = 100
 MOST_DRAWN_GOALS = 5
-MOST_NODES = 600
 
 
 def as_html(answer: Answer) -> str:
@@ -33,22 +31,13 @@ def as_html(answer: Answer) -> str:
 
 def _numbers(answer: Answer) -> str:
     if len(answer.goals) == 1:
-        rows = numbers(answer.goals[0], answer)
-        table = page.table([[v for _, v in rows]], [n for n, _ in rows], align="l" * len(rows))
+        table = page.named_values(numbers(answer.goals[0], answer))
     else:
-        shown = answer.goals[:MOST_SHOWN_GOALS]
-        entropies = ["" if g.entropy is None else f"{abs(g.entropy):.4f}" for g in shown]
-        table = page.table(
-            [
-                (str(g.label), formats.log(g.log_partition), formats.whole(g.count), entropy)
-                for g, entropy in zip(shown, entropies, strict=True)
-            ],
-            ["goal", "log Z", "derivations", "entropy"],
-            align="lrrr",
-        )
+        shown = goal_rows(answer.goals[:MOST_SHOWN_GOALS])
+        table = page.table(shown, GOAL_HEADERS, align="lrrr")
     remarks = []
     if not any(goal.count for goal in answer.goals):
-        remarks.append(page.paragraph("No derivation: the facts do not derive the goal."))
+        remarks.append(page.paragraph(NO_DERIVATION))
     remarks += [page.paragraph(f"Note: {note}") for note in answer.notes]
     return "\n".join([table, *remarks])
 
@@ -59,24 +48,9 @@ def _derivations(answer: Answer, goal: GoalAnswer) -> str:
     for rank, derivation in enumerate(goal.best, 1):
         tree = answer.tree(derivation)
         share = formats.probability(derivation.log_weight - goal.log_partition)
-        size = _size(tree)
-        drawing = (
-            svg.tree(tree, baseline=answer.phrases)
-            if size <= MOST_NODES
-            else page.paragraph(f"{size:,} nodes: too many to draw")
-        )
         caption = f"{rank} · probability {share} · log-weight {formats.log(derivation.log_weight)}"
-        pictures.append((drawing, caption))
+        pictures.append((page.tree(tree, baseline=answer.phrases), caption))
     return page.figures(pictures)
-
-
-def _size(tree: TreeNode) -> int:
-    size, stack = 0, [tree]
-    while stack:
-        node = stack.pop()
-        size += 1
-        stack.extend(node.children)
-    return size
 
 
 def _counts(answer: Answer, name: str) -> str:

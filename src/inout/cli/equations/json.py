@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from inout.cli.equations.solve import Answer, GoalAnswer
-from inout.cli.formats import exact, number
+from inout.cli.formats import exact, json_line, number
 from inout.forest import Derivation, Item
 
 FORMAT = "inout solve 1"
@@ -20,6 +20,7 @@ def as_json(answer: Answer) -> str:
     """
     only = answer.goals[0] if len(answer.goals) == 1 else None
     forest = answer.forest
+    items, edges = forest.num_items, forest.num_edges
     document = {
         "format": FORMAT,
         "program": answer.request.program,
@@ -32,29 +33,22 @@ def as_json(answer: Answer) -> str:
         "goals": [_goal(goal) for goal in answer.goals],
         "expected_counts": {
             name: [
-                {"row": list(row), "log_weight": number(weight), "count": count}
+                {"row": _plain(row), "log_weight": number(weight), "count": count}
                 for row, weight, count in zip(
-                    _rows(answer, name),
-                    answer.facts[name].log_weights.tolist(),
-                    answer.counts[name],
-                    strict=True,
+                    facts.rows, facts.log_weights.tolist(), answer.counts[name], strict=True
                 )
             ]
-            for name in answer.facts
+            for name, facts in answer.facts.items()
         },
         "notes": answer.notes,
-        "sizes": {
-            "items": forest.num_items,
-            "axioms": forest.arrays.num_axioms,
-            "edges": forest.num_edges,
-        },
+        "sizes": {"items": items, "axioms": forest.arrays.num_axioms, "edges": edges},
         "seconds": {name: round(seconds, 6) for name, seconds in answer.seconds.items()},
     }
-    return json.dumps(document, ensure_ascii=False, allow_nan=False)
+    return json_line(document)
 
 
-def _rows(answer: Answer, name: str) -> list[list[Any]]:
-    return [[v if isinstance(v, str) else int(v) for v in row] for row in answer.facts[name].rows]
+def _plain(row: Iterable[Any]) -> list[str | int]:
+    return [value if isinstance(value, str) else int(value) for value in row]
 
 
 def _goal(goal: GoalAnswer) -> dict[str, Any]:
@@ -63,9 +57,7 @@ def _goal(goal: GoalAnswer) -> dict[str, Any]:
         "log_partition": number(goal.log_partition),
         "count": exact(goal.count),
         "entropy": number(goal.entropy),
-        "derivations": None
-        if goal.best is None
-        else [_derivation(derivation, goal) for derivation in goal.best],
+        "derivations": None if goal.best is None else [_derivation(d, goal) for d in goal.best],
     }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inout._core.errors import ArgumentError, FileError
-from inout.cli.names import did_you_mean
+from inout.cli.messages import did_you_mean
 from inout.deduction.reading import parse_program
 from inout.deduction.syntax import ParsedProgram
 from inout.io.files import check_readable, read_text

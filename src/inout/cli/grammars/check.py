@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 from rich.text import Text
 
 from inout.cli import formats
-from inout.cli.formats import number
+from inout.cli.formats import json_line, number
 from inout.cli.paper import Paper
 from inout.grammars import Diagnosis, Grammar
 from inout.viz.labels import clean
@@ -94,22 +94,26 @@ def as_json(name: str, grammar: Grammar, found: Diagnosis, weighted: bool) -> st
             for cycle in found.cycles
         ],
     }
-    return json.dumps(document, ensure_ascii=False, allow_nan=False)
+    return json_line(document)
 
 
 def _listed(names: Iterable[str], total: int) -> str:
-    if not total:
-        return "none"
-    shown = [name for name, _ in zip(names, range(MOST_NAMES), strict=False)]
-    more = f" … {total - len(shown):,} more; --json has all" if total > len(shown) else ""
-    return f"{total:,}: {' '.join(shown)}{more}"
+    return f"{total:,}: {_first(names, total)}" if total else "none"
+
+
+def _first(names: Iterable[str], total: int) -> str:
+    shown = " ".join(islice(names, MOST_NAMES))
+    more = total - MOST_NAMES
+    return f"{shown} … {more:,} more; --json has all" if more > 0 else shown
 
 
 def _sums(found: Diagnosis) -> str:
     if not found.improper:
         return "the weights of each left side sum to 1"
     parts = (f"{clean(name)} {total:.6g}" for name, total in found.improper.items())
-    return "not 1 for " + _listed(parts, len(found.improper))
+    count = len(found.improper)
+    sides = formats.plural(count, "left side")
+    return f"the weights of {sides} do not sum to 1: {_first(parts, count)}"
 
 
 def _consistency(found: Diagnosis) -> str:

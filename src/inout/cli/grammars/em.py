@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import sys
@@ -16,9 +15,10 @@ import torch
 from inout._core.checks import expect
 from inout._core.errors import ArgumentError, FileError, Remedy
 from inout.cli import formats
-from inout.cli.formats import number
-from inout.cli.grammars.limits import CHARTS, too_large
+from inout.cli.formats import json_line, number
+from inout.cli.grammars.answers import CHARTS, too_large
 from inout.cli.grammars.loading import Line
+from inout.cli.messages import note
 from inout.grammars import Grammar
 from inout.grammars.bracketed import BracketedGrammar
 from inout.grammars.formats import Format
@@ -79,11 +79,8 @@ def _frequency(line: Line) -> tuple[float, str]:
     except ValueError:
         often = math.nan
     if not tab or not math.isfinite(often) or often < 0:
-        raise line.error(
-            1,
-            "expected a number of at least 0, a tab and a sentence. "
-            f"Got {line.text.rstrip()!r:.60}",
-        )
+        wanted = "expected a number of at least 0, a tab and a sentence"
+        raise line.error(1, f"{wanted}. Got {line.text.rstrip()!r:.60}")
     return often, rest
 
 
@@ -117,14 +114,13 @@ def train(
     *,
     checkpoint: str | None,
     resume: bool,
-    restarts: int,
     seed: int,
-    prior: float | None,
-    alpha: float | None,
-    tolerance: float,
-    max_iterations: int,
+    **options: Any,
 ) -> EMResult[Any]:
-    """Train, write the grammar, remove the checkpoint, in this order, so that nothing is lost."""
+    """Train, write the grammar, remove the checkpoint, in this order, so that nothing is lost.
+
+    `options` are those of `inout.em`.
+    """
     kept = Path(checkpoint or f"{out}.checkpoint")
     check_writable(kept)
     if not resume and kept.exists():
@@ -137,14 +133,11 @@ def train(
             BracketedGrammar(grammar) if corpus.bracketed else grammar,
             corpus.sentences,
             frequencies=corpus.frequencies,
-            restarts=restarts,
-            prior=_prior(prior, alpha),
-            tolerance=tolerance,
-            max_iterations=max_iterations,
             generator=torch.Generator().manual_seed(seed),
             checkpoint=kept,
             resume=resume,
             progress=True,
+            **options,
         )
         write_text(out, trained_grammar(result).to_text(format))
     except KeyboardInterrupt:
@@ -166,9 +159,8 @@ def _check_memory(grammar: Grammar, corpus: Corpus) -> None:
     numbers = CHARTS * len(grammar.nonterminals) * torch.get_num_threads()
     refused = too_large(longest, numbers)
     if refused is not None:
-        raise ArgumentError(
-            "CORPUS", f": a sentence of {refused}; a smaller --max-words leaves it out"
-        )
+        way = "a smaller --max-words leaves it out"
+        raise ArgumentError("CORPUS", f": a sentence of {refused}; {way}")
 
 
 def trained_grammar(result: EMResult[Any]) -> Grammar:
@@ -177,7 +169,8 @@ def trained_grammar(result: EMResult[Any]) -> Grammar:
     return model.grammar if isinstance(model, BracketedGrammar) else model
 
 
-def _prior(amount: float | None, alpha: float | None) -> Prior | None:
+def chosen_prior(amount: float | None, alpha: float | None) -> Prior | None:
+    """The prior of the options --prior and --alpha."""
     if alpha is not None:
         expect(alpha > 0, "--alpha", "must be above 0", alpha)
         return Dirichlet(alpha)
@@ -189,19 +182,16 @@ def _prior(amount: float | None, alpha: float | None) -> Prior | None:
 
 def print_notes(corpus: Corpus, result: EMResult[Any]) -> None:
     """Report skipped sentences on stderr, with examples."""
-    notes = []
     if corpus.empty:
-        notes.append(f"{formats.plural(corpus.empty, 'empty line')} skipped")
+        note(f"{formats.plural(corpus.empty, 'empty line')} skipped")
     if corpus.long:
         places = _places(corpus.long)
         many = formats.plural(len(corpus.long), "sentence")
-        notes.append(f"{many} of more than {corpus.max_words:,} words skipped: {places}")
+        note(f"{many} of more than {corpus.max_words:,} words skipped: {places}")
     if result.left_out:
         places = _places([corpus.lines[number] for number in result.left_out])
         many = formats.plural(len(result.left_out), "sentence")
-        notes.append(f"{many} without analysis skipped: {places}")
-    for note in notes:
-        print(f"note: {note}", file=sys.stderr)
+        note(f"{many} without analysis skipped: {places}")
 
 
 def _places(lines: Sequence[Line]) -> str:
@@ -213,13 +203,11 @@ def _places(lines: Sequence[Line]) -> str:
 def as_text(out: str, corpus: Corpus, result: EMResult[Any]) -> str:
     """Print a summary for a person."""
     end = "converged" if result.converged else "not converged; raise --iterations"
+    first, last = result.log_likelihoods[0], result.log_likelihood
     rows = [
         ("sentences", f"{len(corpus.sentences) - len(result.left_out):,}"),
         ("iterations", f"{result.iterations:,}, {end}"),
-        (
-            "log-likelihood",
-            f"{result.log_likelihoods[0]:.4f} at the start, {result.log_likelihood:.4f} at the end",
-        ),
+        ("log-likelihood", f"{first:.4f} at the start, {last:.4f} at the end"),
     ]
     if result.perplexity is not None:
         rows.append(("perplexity", f"{result.perplexity:.4f} per word"))
@@ -254,4 +242,4 @@ def as_json(out: str, corpus: Corpus, result: EMResult[Any]) -> str:
             for run in result.runs
         ],
     }
-    return json.dumps(document, ensure_ascii=False, allow_nan=False)
+    return json_line(document)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
 from inout._core.errors import ArgumentError
-from inout.cli import formats
+from inout.cli.formats import json_line, plural
 from inout.grammars.treebank import Parseval, Scores, read_parses, read_trees, score
 
 FORMAT = "inout eval 1"
@@ -46,9 +45,9 @@ def notes(scores: Scores) -> list[str]:
     shown = list(islice(wrong, MOST_ERRORS))
     more = scores.num_errors - len(shown)
     if more:
-        shown.append(f"{formats.plural(more, 'more sentence')} like this")
+        shown.append(f"{plural(more, 'more sentence')} like this")
     if scores.num_errors:
-        left_out = formats.plural(scores.num_errors, "sentence")
+        left_out = plural(scores.num_errors, "sentence")
         shown.append(f"{left_out} skipped, as evalb does: the words differ from the gold tree's")
     return shown
 
@@ -68,4 +67,4 @@ def as_json(gold: str, parses: str, scores: Scores, cutoff: int, width: int) -> 
         ],
         "sentences": [asdict(sentence) for sentence in scores.sentences],
     }
-    return json.dumps(document, ensure_ascii=False, allow_nan=False)
+    return json_line(document)

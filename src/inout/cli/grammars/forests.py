@@ -1,4 +1,4 @@
-"""The trees of a sentence packed into one graph to draw."""
+"""Trees of grammars (`nltk.Tree`) as trees to draw, and packed into one graph to draw."""
 
 from __future__ import annotations
 
@@ -7,9 +7,28 @@ from collections.abc import Sequence
 from typing import Any
 
 from inout.cli.grammars.answers import Found
-from inout.viz import Graph, HyperEdge, Node
+from inout.grammars.treebank import rebuild
+from inout.viz import Graph, HyperEdge, Node, TreeNode
 
 Key = tuple[str, int, int, bool]  # label or word, span, whether it is a word
+
+
+def tree_node(tree: Any) -> TreeNode:
+    """The same tree to draw, with words as leaves.
+
+    >>> from inout.grammars.treebank import parse_trees
+    >>> tree_node(next(parse_trees("(S (VB go))"))).children[0].children[0]
+    TreeNode(label='go', note='', kind='axiom')
+    """
+
+    def made(node: Any, children: list[Any]) -> list[Any]:
+        below = (
+            TreeNode(child, kind="axiom") if isinstance(child, str) else child for child in children
+        )
+        return [TreeNode(node.label(), tuple(below))]
+
+    root: TreeNode = rebuild(tree, made)[0]
+    return root
 
 
 def packed(found: Sequence[Found]) -> Graph | None:

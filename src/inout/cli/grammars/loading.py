@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,16 +10,14 @@ from typing import get_args
 
 from inout._core.errors import ArgumentError, FileError
 from inout.cli.commands.options import choice
-from inout.cli.names import did_you_mean
+from inout.cli.files import STANDARD_INPUT, STDIN, stdin_lines
+from inout.cli.messages import did_you_mean
 from inout.grammars import library
 from inout.grammars.formats import Duplicates, Format
 from inout.grammars.grammar import Grammar
-from inout.grammars.treebank.reading import read_lines
-from inout.io.files import check_readable
+from inout.io.files import check_readable, lines_of_file
 from inout.io.models import LATENT_GRAMMAR, has_key
 
-STANDARD_INPUT = "-"
-STDIN = "<stdin>"
 # A no-break space is part of a word, as in treebanks.
 _WORD = re.compile(r"\S+", re.ASCII)
 
@@ -57,7 +54,7 @@ def load_grammar(
         form = choice("--from", format, get_args(Format))  # type: ignore[assignment]
     duplicates: Duplicates = "add" if add_duplicates else "error"
     if path == STANDARD_INPUT:
-        text = "".join(line.text for line in _standard_input("a grammar"))
+        text = "\n".join(stdin_lines("a grammar"))
         return Grammar.from_text(text, form, STDIN, start=start, duplicates=duplicates)
     if not Path(path).exists() and not Path(path).suffix and "/" not in path:
         return _from_library(path, start)
@@ -118,33 +115,16 @@ def read_sentences(
             raise FileError(f"no such file{hint}", file=name)
     names = list(files) or [STANDARD_INPUT]
     if [grammar, *names].count(STANDARD_INPUT) > 1:
-        raise ArgumentError(
-            None,
-            "only one input can be standard input; name a file, or use --sentence, for the other",
-        )
+        way = "name a file, or use --sentence, for the other"
+        raise ArgumentError(None, f"only one input can be standard input; {way}")
     return _lines(names) if STANDARD_INPUT in names else list(_lines(names))
 
 
 def _lines(names: Sequence[str]) -> Iterator[Line]:
     for name in names:
         if name == STANDARD_INPUT:
-            yield from _standard_input("sentences, one per line,")
+            source, lines = STDIN, stdin_lines("sentences, one per line,")
         else:
-            for number, text in enumerate(read_lines(name), 1):
-                yield Line(name, number, text)
-
-
-def _standard_input(what: str) -> Iterator[Line]:
-    if sys.stdin.isatty():
-        print(f"reading {what} from the terminal; end with Ctrl-D", file=sys.stderr)
-    for number, data in enumerate(sys.stdin.buffer, 1):
-        try:
-            yield Line(STDIN, number, data.decode("utf-8-sig" if number == 1 else "utf-8"))
-        except UnicodeDecodeError as error:
-            column = len(data[: error.start].decode("utf-8", errors="replace")) + 1
-            raise FileError(
-                f"the text must be UTF-8. Got the byte 0x{data[error.start]:02x}",
-                file=STDIN,
-                line=number,
-                column=column,
-            ) from None
+            source, lines = name, lines_of_file(name)
+        for number, text in enumerate(lines, 1):
+            yield Line(source, number, text)

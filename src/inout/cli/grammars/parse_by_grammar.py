@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from inout.cli.grammars.answers import Answer, Found, Request
-from inout.cli.grammars.limits import refusal
+from inout.cli.grammars.answers import Answer, Found, Request, refusal
 from inout.cli.grammars.loading import Line
 from inout.grammars.parser.analyses import Analyses, Parse
 from inout.grammars.parser.parser import Parser
@@ -30,12 +29,8 @@ def treebank_label(symbol: str) -> str | None:
 def answer(parser: Parser, request: Request, line: Line, seed: int) -> Answer:
     """The answer to one line; `seed` is that of its samples."""
     words = line.words
-    refused = refusal(
-        len(parser.form.table.nonterminals),
-        len(words),
-        request.max_words,
-        posteriors=_posteriors(request),
-    )
+    size, posteriors = len(parser.form.table.nonterminals), _posteriors(request)
+    refused = refusal(size, len(words), request.max_words, posteriors=posteriors)
     if refused is not None:
         return Answer(line, words, reason=refused)
     analyses = parser.given(words)

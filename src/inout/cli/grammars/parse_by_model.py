@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from inout._core.errors import ChartTooLargeError
-from inout.cli.grammars.answers import Answer, Found, Request
-from inout.cli.grammars.limits import refusal
+from inout.cli.grammars.answers import Answer, Found, Request, refusal
 from inout.cli.grammars.loading import Line
 from inout.latent.decoding.analyses import LatentAnalyses
 from inout.latent.decoding.best_trees import treebank_constituents

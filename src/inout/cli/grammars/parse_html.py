@@ -6,19 +6,15 @@ import math
 from pathlib import Path
 
 from inout.cli import formats
-from inout.cli.grammars import fallbacks
 from inout.cli.grammars.answers import Answer, Found
-from inout.cli.grammars.forests import packed
-from inout.cli.grammars.parse_text import mass, probability, trees, without_probability
-from inout.cli.grammars.trees import tree_node
-from inout.grammars.treebank import preorder
+from inout.cli.grammars.forests import packed, tree_node
+from inout.cli.grammars.parse_text import FALLBACKS, mass, probability, trees, without_probability
 from inout.viz import page, svg
 from inout.viz.chart import chart
 from inout.viz.labels import shorten
 
 MOST_SENTENCES = 50
 MOST_CHART_WORDS = 40
-MOST_NODES = 600
 
 
 class Pages:
@@ -88,10 +84,7 @@ def _picture(name: str, found: Found) -> tuple[str, str]:
     if found.log_prob > -math.inf:
         numbers = f"probability {probability(found)} · log-weight {formats.log(found.log_weight)}"
         caption = f"{name} · {numbers}"
-    nodes = sum(1 for _ in preorder(found.tree))
-    if nodes > MOST_NODES:
-        return page.paragraph(f"{nodes:,} nodes: too many to draw"), caption
-    return svg.tree(tree_node(found.tree), baseline=True), caption
+    return page.tree(tree_node(found.tree), baseline=True), caption
 
 
 def _numbers(answer: Answer) -> str:
@@ -100,6 +93,6 @@ def _numbers(answer: Answer) -> str:
         rows.append(("trees", trees(answer.count).removesuffix("s").removesuffix(" tree")))
     if answer.unknown:
         rows.append(("unknown words", " ".join(answer.unknown)))
-    if answer.found_by in fallbacks.ABOUT:
-        rows.append(("how it was found", fallbacks.ABOUT[answer.found_by]))
-    return page.table([[v for _, v in rows]], [n for n, _ in rows], align="l" * len(rows))
+    if answer.found_by in FALLBACKS:
+        rows.append(("how it was found", FALLBACKS[answer.found_by]))
+    return page.named_values(rows)

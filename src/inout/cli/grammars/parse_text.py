@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 from rich.text import Text
 
 from inout.cli import formats
-from inout.cli.drawing import draw
-from inout.cli.grammars import fallbacks
 from inout.cli.grammars.answers import Answer, Found
-from inout.cli.grammars.trees import tree_node
-from inout.cli.paper import Paper, bar_text
+from inout.cli.grammars.forests import tree_node
+from inout.cli.paper import Paper, draw
 from inout.grammars.treebank import format_tree
 from inout.viz.labels import clean
 
 NO_TREE = "(())"  # a sentence without a parse, for evaluation
 NOT_OF_THE_GRAMMAR = "the best constituents, which are not a tree of the grammar"
 NOT_OF_THE_MODEL = "without probability in the model"
+# By `LatentParse.source`: how a tree was found, and what is said of all such trees together.
+FALLBACKS = {
+    "negative": "found by its posteriors anyway, which are ratios",
+    "wider": "found with less pruning: the first chart had no tree with positive posteriors",
+    "unpruned": "found without pruning: pruned charts had no tree with positive posteriors",
+    "skeletal": "found by the skeletal rules: the model had no tree with positive posteriors",
+}
+_COUNTED = {
+    "negative": "the model's probability was negative (posteriors used anyway)",
+    "wider": "parsed with less pruning",
+    "unpruned": "parsed without pruning",
+    "skeletal": "parsed by the skeletal rules alone",
+}
 
 
 def print_drawings(paper: Paper, answer: Answer) -> None:
@@ -33,8 +45,8 @@ def print_drawings(paper: Paper, answer: Answer) -> None:
     if answer.unknown:
         parts.append(f"unknown: {clean(' '.join(answer.unknown))}")
     paper.line(" · ".join(parts), "dim")
-    if answer.found_by in fallbacks.ABOUT:
-        paper.sentence(fallbacks.ABOUT[answer.found_by], "yellow")
+    if answer.found_by in FALLBACKS:
+        paper.sentence(FALLBACKS[answer.found_by], "yellow")
     paper.line()
     for rank, found in enumerate(answer.trees, 1):
         _print_tree(paper, f"{rank}", found)
@@ -45,18 +57,22 @@ def print_drawings(paper: Paper, answer: Answer) -> None:
 def _print_tree(paper: Paper, name: str, found: Found) -> None:
     if found.log_prob == -math.inf:
         paper.line(Text.assemble((name, "bold"), (f"  {without_probability(found)}", "dim")))
+        paper.line()
     else:
-        paper.line(
-            Text.assemble(
-                (name, "bold"),
-                f"  probability {probability(found)}  ",
-                bar_text(math.exp(min(found.log_prob, 0.0)) if found.sign > 0 else 0.0),
-                (f"  log-weight {formats.log(found.log_weight)}", "dim"),
-            )
-        )
-    paper.line()
+        share = math.exp(min(found.log_prob, 0.0)) if found.sign > 0 else 0.0
+        paper.ranked(name, probability(found), share, formats.log(found.log_weight))
     paper.drawing(draw(tree_node(found.tree), paper.width - 3), "--format bracketed has all")
     paper.line()
+
+
+def fallback_notes(found_by: Counter[str | None], sentences: int) -> list[str]:
+    """How often each fallback was used.
+
+    >>> fallback_notes(Counter(latent=297, negative=2, skeletal=1), 300)[1]
+    '1 of 300 sentences: parsed by the skeletal rules alone'
+    """
+    of = f"of {formats.plural(sentences, 'sentence')}"
+    return [f"{found_by[by]:,} {of}: {text}" for by, text in _COUNTED.items() if found_by[by]]
 
 
 def mass(answer: Answer) -> tuple[str, str]:

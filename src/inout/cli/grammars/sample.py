@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from itertools import islice
 
-from inout.cli.drawing import draw
-from inout.cli.grammars.seeds import seeded_generator
-from inout.cli.grammars.trees import tree_node
-from inout.cli.paper import Paper
+import torch
+
+from inout.cli.formats import json_line
+from inout.cli.grammars.forests import tree_node
+from inout.cli.paper import Paper, draw
 from inout.grammars import Grammar
 from inout.grammars.derivations import leaves
 from inout.grammars.sampling import check_samplable, iterate_trees
@@ -23,9 +23,9 @@ def prepare(grammar: Grammar, normalise: bool) -> Grammar:
     return made
 
 
-def print_samples(grammar: Grammar, samples: int, seed: int | None, shape: str) -> None:
+def print_samples(grammar: Grammar, samples: int, seed: int, shape: str) -> None:
     """Draw and print: words, bracketed trees or JSON, one per line; or drawings."""
-    generator = seeded_generator(seed)
+    generator = torch.Generator().manual_seed(seed)
     paper = Paper()
     for position, tree in enumerate(islice(iterate_trees(grammar, generator=generator), samples)):
         match shape:
@@ -35,7 +35,7 @@ def print_samples(grammar: Grammar, samples: int, seed: int | None, shape: str) 
                 print(format_tree(tree))
             case "json":
                 document = {"words": leaves(tree), "tree": format_tree(tree)}
-                print(json.dumps(document, ensure_ascii=False))
+                print(json_line(document))
             case _:
                 if position:
                     paper.line()

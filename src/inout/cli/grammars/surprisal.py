@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,8 +11,8 @@ import torch
 from rich.text import Text
 
 from inout._core.pipeline import in_order
-from inout.cli.formats import number
-from inout.cli.grammars.limits import refusal
+from inout.cli.formats import json_line, number
+from inout.cli.grammars.answers import refusal
 from inout.cli.grammars.loading import Line
 from inout.cli.paper import Paper, bar_text
 from inout.grammars.parser.parser import Parser
@@ -129,7 +128,7 @@ def as_json(answer: Answer) -> str:
         "unit": "bits",
         "reason": answer.reason,
     }
-    return json.dumps(document, ensure_ascii=False, allow_nan=False)
+    return json_line(document)
 
 
 def _bits(value: float) -> str:

@@ -1,0 +1,46 @@
+"""Files that commands read and write: checks before any work, and standard input."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from inout._core.errors import ArgumentError, FileError
+from inout.io.files import check_readable, check_writable, decoded_lines
+
+STANDARD_INPUT, STDIN = "-", "<stdin>"  # as an argument, and in messages
+
+
+def check_inputs(paths: Sequence[str]) -> None:
+    """Report missing files before any work is done."""
+    for path in paths:
+        if path != STANDARD_INPUT:
+            check_readable(path)
+    if paths.count(STANDARD_INPUT) > 1:
+        raise ArgumentError(None, "only one input can be standard input")
+
+
+def check_output(option: str, out: str | None, inputs: Sequence[str] = ()) -> None:
+    """Raise if the output file cannot be written, or is one of the inputs."""
+    if out is None:
+        return
+    check_writable(out)
+    for path in inputs:
+        both = path != STANDARD_INPUT and Path(path).exists() and Path(out).exists()
+        if both and Path(path).samefile(out):
+            raise ArgumentError(option, f"must not be an input file. Got {out}")
+
+
+def is_typed() -> bool:
+    """Whether standard input is a person at a keyboard."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def stdin_lines(what: str) -> Iterator[str]:
+    """The lines of standard input, read lazily; `what` they are is said to a person."""
+    if sys.stdin is None:
+        raise FileError("standard input is closed", file=STDIN)
+    if is_typed():
+        print(f"reading {what} from the terminal; end with Ctrl-D", file=sys.stderr)
+    return decoded_lines(sys.stdin.buffer, STDIN)
