@@ -13,8 +13,7 @@ import pytest
 
 from inout._core.errors import ArgumentError, FileError
 from inout.contexts.alignments.actions import action_targets, alignment_actions
-from inout.contexts.alignments.model import AlignmentModel
-from inout.contexts.alignments.settings import AlignmentSettings
+from inout.contexts.alignments.model import AlignmentModel, AlignmentSettings
 from inout.kernels.lattice.arrays import Targets
 from inout.kernels.lattice.growing import grow_rows
 from inout.kernels.lattice.histories import Histories

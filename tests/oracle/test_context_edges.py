@@ -13,8 +13,7 @@ import pytest
 from inout import ArgumentError
 from inout.contexts.alignments.actions import alignment_streams
 from inout.contexts.alignments.model import AlignmentModel
-from inout.contexts.model import ContextModel
-from inout.contexts.settings import Settings
+from inout.contexts.model import ContextModel, Settings
 from inout.kernels.lattice.arrays import Columns, Streams, Targets
 from inout.kernels.lattice.histories import Histories
 from inout.kernels.lattice.op import Lattice

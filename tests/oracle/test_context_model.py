@@ -15,7 +15,7 @@ import torch
 
 from inout import ArgumentError, FileError, LinearChain
 from inout.contexts import ContextModel
-from inout.contexts.settings import Settings
+from inout.contexts.model import Settings
 from inout.learning.context_batches import BatchContexts
 from inout.learning.contexts import Passed, fit_contexts
 from tests.oracle import reified_contexts as oracle

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inout import ArgumentError
+from inout._core.graphs import strong_components
 from inout.grammars import Grammar, Rule, RuleTable, Terminal, UnaryCycle, structure
 from inout.grammars import diagnostics as diagnoses
-from inout.grammars.components import spectral_radius, strong_components
+from inout.grammars.partition import spectral_radius
 from tests.oracle import grammar_cases as cases
 from tests.support import assert_close
 

@@ -15,7 +15,7 @@ import torch
 
 from inout import ArgumentError, FileError
 from inout.contexts import ContextModel, HistoryFeature
-from inout.contexts.settings import Settings
+from inout.contexts.model import Settings
 from inout.kernels.lattice import histories as table
 from inout.kernels.lattice.ties import Ties
 from inout.learning.context_batches import BatchContexts

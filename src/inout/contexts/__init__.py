@@ -16,5 +16,5 @@ from inout.contexts.hidden_markov import ContextHiddenMarkovModel as ContextHidd
 from inout.contexts.history_features import HistoryFeature as HistoryFeature
 from inout.contexts.language_model import NGramLanguageModel as NGramLanguageModel
 from inout.contexts.model import ContextModel as ContextModel
+from inout.contexts.model import Settings as Settings
 from inout.contexts.model import Tagging as Tagging
-from inout.contexts.settings import Settings as Settings

@@ -11,20 +11,11 @@ from jaxtyping import Bool, Float, Inexact, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inout._core.checks import at_least
+from inout._core.checks import at_least, expect
 from inout._core.errors import ArgumentError
 from inout.contexts.chain_lattice import ChainEdges, ChainLattice
 from inout.contexts.context_set import Context, ContextSet
-from inout.distributions.arguments import (
-    Lengths,
-    broadcasts,
-    checked_lengths,
-    is_integer,
-    of_one_dtype,
-    refuse_bad_values,
-    refuse_non_floats,
-    refuse_non_tensors,
-)
+from inout.distributions import arguments
 from inout.distributions.base import Potentials, StructuredDistribution
 from inout.distributions.labels import LabelSequence
 from inout.forest import Forest
@@ -72,33 +63,34 @@ class ContextChain(LabelSequence):
         self,
         log_potentials: Float[Tensor, "*b n c s"],
         successors: Int[Tensor, "*#b #n c s"],
-        lengths: Lengths | None = None,
+        lengths: arguments.Lengths | None = None,
         *,
         tier: str | None = None,
     ) -> None:
-        refuse_non_tensors(log_potentials=log_potentials, successors=successors)
+        arguments.refuse_non_tensors(log_potentials=log_potentials, successors=successors)
         shape = log_potentials.shape
-        if len(shape) < 3 or 0 in shape[-2:]:
-            raise ArgumentError(
-                "log_potentials",
-                f"must be [*b n c s] with at least one context and one label. Got {list(shape)}",
-            )
-        if not is_integer(successors) or not broadcasts(successors.shape, shape):
+        wanted = "must be [*b n c s] with at least one context and one label"
+        expect(len(shape) >= 3 and 0 not in shape[-2:], NAME, wanted, list(shape))
+        if not arguments.is_integer(successors) or not arguments.broadcasts(
+            successors.shape, shape
+        ):
             raise ArgumentError(
                 "successors",
                 f"must be {list(shape)}, as log_potentials are, and integers. "
                 f"Got {successors.dtype} {list(successors.shape)}",
             )
-        refuse_non_floats(NAME, log_potentials)
+        arguments.refuse_non_floats(NAME, log_potentials)
         self.tier = choose_tier(log_potentials.device, tier)
-        self.lengths = checked_lengths(lengths, shape[:-3], shape[-3], log_potentials.device)
+        self.lengths = arguments.checked_lengths(
+            lengths, shape[:-3], shape[-3], log_potentials.device
+        )
         super().__init__(shape[:-3], torch.Size([shape[-3]]), validate_args=False)
-        self.potentials = of_one_dtype({NAME: log_potentials})
+        self.potentials = arguments.of_one_dtype({NAME: log_potentials})
         own = successors.to(log_potentials.device, torch.long, copy=True)
         self.successors = own.expand(shape)
         self._lattice = ChainLattice(self.size, self.successors, self.lengths)
         if log_potentials.numel() and not bool(log_potentials.detach().amax() < torch.inf):
-            refuse_bad_values(NAME, log_potentials, self._used)
+            arguments.refuse_bad_values(NAME, log_potentials, self._used)
 
     @classmethod
     def from_sets(
@@ -112,11 +104,8 @@ class ContextChain(LabelSequence):
         """
         before = [ContextSet([()]), *sets]
         for length, contexts in enumerate(before):
-            if contexts.length != length:
-                raise ArgumentError(
-                    f"sets[{length - 1}]",
-                    f"must have contexts of length {length}. Got {contexts.length}",
-                )
+            wanted = f"must have contexts of length {length}"
+            expect(contexts.length == length, f"sets[{length - 1}]", wanted, contexts.length)
         n, s = len(before), at_least("labels", labels, 1)
         most = max((label or 0 for c in before for context in c for label in context), default=0)
         if most >= s:
@@ -154,10 +143,8 @@ class ContextChain(LabelSequence):
         where there is none, it is left out.
         """
         given = torch.from_numpy(lattice.scores) if scores is None else scores
-        if given.shape != lattice.scores.shape:
-            raise ArgumentError(
-                "scores", f"must be {list(lattice.scores.shape)}. Got {list(given.shape)}"
-            )
+        wanted = list(lattice.scores.shape)
+        expect(list(given.shape) == wanted, "scores", f"must be {wanted}", list(given.shape))
         edges = ChainEdges(lattice)
         index = tuple(torch.from_numpy(x).to(given.device) for x in edges.places)
         own = given[torch.from_numpy(edges.numbers).to(given.device)]
@@ -231,8 +218,8 @@ class ContextChain(LabelSequence):
         paper). 0 where there are no positions, or no labelling is possible.
         """
         mass = self.context_mass()
-        if not broadcasts(sizes.shape, mass.shape):
-            raise ArgumentError("sizes", f"must be {list(mass.shape)}. Got {list(sizes.shape)}")
+        good, wanted = arguments.broadcasts(sizes.shape, mass.shape), f"must be {list(mass.shape)}"
+        expect(good, "sizes", wanted, list(sizes.shape))
         total = (mass * torch.where(mass == 0, 0.0, sizes.to(mass))).sum((-1, -2))
         return total / self.lengths.clamp(min=1)
 

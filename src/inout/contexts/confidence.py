@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
+from inout._core.checks import expect
 from inout._core.errors import ArgumentError
 
 
@@ -57,7 +58,7 @@ def recall_at(
     >>> recall_at(0.75, confidences, correct), recall_at(0.75, confidences, correct, first=True)
     (0.8, 0.0)
     """
-    _check_share("precision", precision)
+    expect(0 <= precision <= 1, "precision", "must be from 0 to 1", precision)
     reached, recall = precision_recall(confidences, correct)
     enough = reached >= precision
     if first:
@@ -78,7 +79,7 @@ def threshold_at(
     >>> threshold_at(0.75, [0.9, 0.8, 0.7, 0.6, 0.1], [False, True, True, True, False])
     0.6
     """
-    _check_share("precision", precision)
+    expect(0 <= precision <= 1, "precision", "must be from 0 to 1", precision)
     reached, _ = precision_recall(confidences, correct)
     falling = np.sort(np.asarray(confidences, dtype=np.float64))[::-1]
     return float(falling[reached >= precision].min(initial=math.inf))
@@ -101,15 +102,8 @@ def _checked(
         )
     if not given.size:
         raise ArgumentError("confidences", "must be those of at least one example. Got none")
-    if np.isnan(given).any():
-        raise ArgumentError(
-            "confidences", f"must be numbers. Got nan at {np.isnan(given).argmax()}"
-        )
+    if (bad := np.isnan(given)).any():
+        raise ArgumentError("confidences", f"must be numbers. Got nan at {bad.argmax()}")
     if right.dtype != np.bool_:
         raise ArgumentError("correct", f"must be booleans. Got {right.dtype}")
     return given, right
-
-
-def _check_share(name: str, value: float) -> None:
-    if not 0 <= value <= 1:
-        raise ArgumentError(name, f"must be from 0 to 1. Got {value}")

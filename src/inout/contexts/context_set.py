@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import product
 
-from inout._core.checks import at_least
+from inout._core.checks import at_least, expect
 from inout._core.errors import ArgumentError
 
 Context = tuple[int | None, ...]
@@ -104,8 +104,8 @@ class ContextSet(Collection[Context]):
     def smallest(self, pattern: Sequence[int | None]) -> Context:
         """The smallest context that contains all sequences of a pattern."""
         pattern = tuple(pattern)
-        if len(pattern) != self.length:
-            raise ArgumentError("pattern", f"must have {self.length} symbols. Got {pattern}")
+        good = len(pattern) == self.length
+        expect(good, "pattern", f"must have {self.length} symbols", pattern)
         # It fixes every label that another one around the pattern does, so it comes before them.
         return next(context for context in self.contexts if contains(context, pattern))
 
@@ -117,13 +117,10 @@ class ContextSet(Collection[Context]):
         (None, 0)
         """
         context = tuple(context)
-        if context not in self._members:
-            raise ArgumentError("context", f"must be one of this set. Got {context}")
-        if following.length != self.length + 1:
-            raise ArgumentError(
-                "following",
-                f"must have contexts of length {self.length + 1}. Got {following.length}",
-            )
+        expect(context in self._members, "context", "must be one of this set", context)
+        longer = self.length + 1
+        wanted = f"must have contexts of length {longer}"
+        expect(following.length == longer, "following", wanted, following.length)
         return following.smallest((*context, at_least("label", label, 0)))
 
     def pictures(self, labels: Sequence[object] | None = None) -> list[str]:
@@ -157,8 +154,7 @@ def _in_order(contexts: Iterable[Sequence[int | None]]) -> tuple[Context, ...]:
     if not given:
         raise ArgumentError("contexts", "must cover all sequences: ⋆…⋆ is missing. Got no contexts")
     lengths = sorted({len(context) for context in given})
-    if len(lengths) > 1:
-        raise ArgumentError("contexts", f"must have one length. Got {lengths}")
+    expect(len(lengths) == 1, "contexts", "must have one length", lengths)
     for context in given:
         for label in context:
             if label is not None:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from inout._core.checks import at_least
-from inout._core.errors import ArgumentError
+from inout._core.checks import at_least, expect
 from inout.kernels.lattice.op import Lattice
 
 Vector = NDArray[np.float64]
@@ -119,8 +118,7 @@ def refined(
     at_least("size", size, 1)
     at_least("most", most, size)
     at_least("passes", passes, 1)
-    if not 0 <= tolerance < 1:
-        raise ArgumentError("tolerance", f"must be from 0 up to 1. Got {tolerance}")
+    expect(0 <= tolerance < 1, "tolerance", "must be from 0 up to 1", tolerance)
     sizes = np.full(columns, size, np.int64)
     done = 0
     while True:

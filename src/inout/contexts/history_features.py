@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from inout._core.checks import expect
 from inout._core.errors import ArgumentError
 from inout.kernels.lattice.ties import BEGIN, STAR, Ties
 
@@ -47,17 +48,10 @@ class HistoryFeature:
     function: Callable[[tuple[str, ...]], str | None]
 
     def __post_init__(self) -> None:
-        if not self.name or self.name in _TAKEN:
-            raise ArgumentError(
-                "name",
-                f"must not be empty, nor {', '.join(_TAKEN)}, which the model's own features have. "
-                f"Got {self.name!r:.80}",
-            )
-        if self.length < 1:
-            raise ArgumentError(
-                "length",
-                f"of the history feature {self.name} must be at least 1. Got {self.length}",
-            )
+        wanted = f"must not be empty, nor {', '.join(_TAKEN)}, which the model's own features have"
+        expect(self.name and self.name not in _TAKEN, "name", wanted, self.name)
+        wanted = f"of the history feature {self.name} must be at least 1"
+        expect(self.length >= 1, "length", wanted, self.length)
 
     def key(self, history: tuple[str, ...]) -> str | None:
         """What the function says, checked."""
@@ -74,10 +68,8 @@ class HistoryFeature:
 def checked_features(given: Any) -> tuple[HistoryFeature, ...]:
     """The features, checked."""
     found = tuple(given) if isinstance(given, Iterable) else (None,)
-    if not all(isinstance(one, HistoryFeature) for one in found):
-        raise ArgumentError(
-            "history_features", f"must be a list of HistoryFeature. Got {given!r:.80}"
-        )
+    good = all(isinstance(one, HistoryFeature) for one in found)
+    expect(good, "history_features", "must be a list of HistoryFeature", given)
     return found
 
 

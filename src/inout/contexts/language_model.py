@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
-from inout._core.checks import at_least
+from inout._core.checks import at_least, expect
 from inout._core.errors import ArgumentError
 from inout.kernels.lattice.arrays import Streams
 from inout.kernels.lattice.histories import Histories
@@ -67,12 +67,10 @@ class NGramLanguageModel:
         Time: that of a sort of the text for each length of a history, and of writing the rows.
         """
         labels, order = at_least("labels", labels, 1), at_least("order", order, 0)
-        if not (_is_number(discount) and 0.0 <= discount <= 1.0):
-            raise ArgumentError("discount", f"must be a number from 0 to 1. Got {discount!r:.80}")
-        if not (_is_number(smoothing) and 0.0 <= smoothing < np.inf):
-            raise ArgumentError(
-                "smoothing", f"must be a number of at least 0. Got {smoothing!r:.80}"
-            )
+        good = _is_number(discount) and 0.0 <= discount <= 1.0
+        expect(good, "discount", "must be a number from 0 to 1", discount)
+        good = _is_number(smoothing) and 0.0 <= smoothing < np.inf
+        expect(good, "smoothing", "must be a number of at least 0", smoothing)
         text, places = _joined(sequences, labels, end=end)
         width = labels + end
         if not len(text) and smoothing == 0.0:
@@ -85,10 +83,8 @@ class NGramLanguageModel:
         first = 0  # number of the level's first history
         for length in range(1, order + 1):
             # The oldest symbol is the label so many places back, or the beginning before it all.
-            kept, histories = (
-                kept[places[kept] >= length - 1],
-                histories[places[kept] >= length - 1],
-            )
+            long = places[kept] >= length - 1
+            kept, histories = kept[long], histories[long]
             if not len(kept):
                 break
             inside = places[kept] >= length
@@ -166,13 +162,9 @@ class NGramLanguageModel:
         """log p of a whole sequence; with `end` that of its end as well."""
         text, _ = _joined([sequence], self.labels, end=self.end)
         symbols = [self.beginning, *text.tolist()]
-        return float(
-            sum(
-                self.log_rows[self.find(symbols[max(place - self.order, 0) : place]), label]
-                for place, label in enumerate(symbols)
-                if place
-            )
-        )
+        ends = range(1, len(symbols))
+        rows = [self.find(symbols[max(end - self.order, 0) : end]) for end in ends]
+        return float(sum(self.log_rows[rows, text]))
 
     def chain(self) -> tuple[Float[np.ndarray, " s"], Float[np.ndarray, "s s"]]:
         """A model of first order as log-probabilities of the first label, and of one after another.

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from inout._core.checks import at_least, expect
 from inout._core.errors import ArgumentError
 from inout._core.lazy import lazy_property
 from inout.contexts.chain import ContextChain
@@ -24,18 +25,63 @@ from inout.contexts.history_features import (
     ties,
 )
 from inout.contexts.observations import Observations, Position, Sequences
-from inout.contexts.settings import Settings
 from inout.io.models import made_of, read_model, write_model
-from inout.kernels.lattice.arrays import Columns, Targets
+from inout.kernels.lattice.arrays import Columns, Streams, Targets
 from inout.kernels.lattice.cpu import observations as observed
 from inout.kernels.lattice.histories import Histories
 from inout.kernels.lattice.op import Lattice
 from inout.kernels.lattice.selection import By, select
 
 VERSION = 1
-
 _KEY, _WHAT = "inout-contexts", "context model"
 _TOGETHER = 4096  # positions whose lattices are in memory at a time
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The kind of a context model."""
+
+    order: int = 4
+    """Features are n-grams of up to this many labels; contexts remember all but one of them."""
+
+    size: int = 10
+    """The number of contexts kept per position, besides ⋆…⋆."""
+
+    memory: int | None = 3
+    """How many labels a context can remember; None: all, as in the paper."""
+
+    beam: bool = False
+    """Whether only whole histories are kept, as in beam search; pruned ones go into ⋆…⋆, at the
+    cost of the escape weight."""
+
+    shorter: bool = True
+    """Whether n-grams of all lengths up to `order` are features, or those of that length only."""
+
+    end: bool = False
+    """Whether the end of a sequence is a label that n-grams see."""
+
+    history_features: tuple[tuple[str, int], ...] = ()
+    """The names and lengths of features by functions: see `HistoryFeature`."""
+
+    def __post_init__(self) -> None:
+        at_least("order", self.order, 1)
+        at_least("size", self.size, 0)
+        if self.memory is None:
+            return
+        at_least("memory", self.memory, 0)
+        needs = [(max(self.order - 1, 1), f"n-grams of order {self.order}")]
+        needs += [(size, f"the history feature {name}") for name, size in self.history_features]
+        for least, what in needs:
+            wanted = f"must be at least {least}, for {what}; None: no bound"
+            expect(self.memory >= least, "memory", wanted, self.memory)
+        wanted = "must be None with a beam, which remembers everything"
+        expect(not self.beam, "memory", wanted, self.memory)
+
+    def streams(self, labels: int) -> Streams:
+        """The features of contexts over so many labels."""
+        lengths = range(self.order) if self.shorter else [self.order - 1]
+        further = [length for _, length in self.history_features]
+        return Streams.labels(labels, lengths, end=self.end, further=further)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,10 +125,8 @@ class ContextModel:
 
     def __post_init__(self) -> None:
         wanted = (len(self.features), len(self.labels))
-        if self.emission.shape != wanted:
-            raise ArgumentError(
-                "emission", f"must be {list(wanted)}. Got {list(self.emission.shape)}"
-            )
+        given = list(self.emission.shape)
+        expect(given == list(wanted), "emission", f"must be {list(wanted)}", given)
         if len(set(self.labels)) != len(self.labels) or not self.labels:
             raise ArgumentError("labels", "must be distinct, and at least one")
         if described(self.history_features) != self.settings.history_features:

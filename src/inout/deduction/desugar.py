@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import add, floordiv, mul, sub
 from typing import assert_never
 
 from inout.deduction.syntax import (
@@ -32,6 +33,7 @@ from inout.deduction.syntax import (
     occurrences,
 )
 
+_COMPUTE = {"+": add, "-": sub, "*": mul, "//": floordiv}
 # Terms are walked by recursion; real programs nest two or three deep.
 NESTING_LIMIT = 100
 
@@ -90,11 +92,7 @@ class _Fresh:
         if isinstance(term, ListTerm):
             if not term.elements:
                 return NIL
-            head, tail = self.pair(term)
-            if (head, tail) not in self.names:
-                variable = self.names[head, tail] = self.variable("$", term.position)
-                self.conditions.append(PairEquation(variable, head, tail, position=term.position))
-            return self.names[head, tail]
+            return self.cons(*self.pair(term), term.position)
         operand = self.operand(term)
         if isinstance(operand, BinaryOperation):
             if operand not in self.names:
@@ -103,17 +101,19 @@ class _Fresh:
             return self.names[operand]
         return operand
 
+    def cons(self, head: Argument, tail: Argument, position: Position) -> Variable:
+        """The variable of the list [head|tail]."""
+        if (head, tail) not in self.names:
+            variable = self.names[head, tail] = self.variable("$", position)
+            self.conditions.append(PairEquation(variable, head, tail, position=position))
+        return self.names[head, tail]
+
     def pair(self, term: ListTerm) -> tuple[Argument, Argument]:
         """The first element and the rest of a list that is not empty."""
         elements = [self.argument(element) for element in term.elements]
         tail: Argument = NIL if term.tail is None else self.argument(term.tail)
         for element in reversed(elements[1:]):
-            if (element, tail) not in self.names:
-                variable = self.names[element, tail] = self.variable("$", term.position)
-                self.conditions.append(
-                    PairEquation(variable, element, tail, position=term.position)
-                )
-            tail = self.names[element, tail]
+            tail = self.cons(element, tail, term.position)
         return elements[0], tail
 
     def operand(self, term: Operand) -> Operand:
@@ -167,16 +167,7 @@ def _operation(
 ) -> Operand:
     if not (isinstance(left, Constant) and isinstance(right, Constant)):
         return BinaryOperation(operator, left, right, position=position)
-    a, b = int(left.value), int(right.value)
-    match operator:
-        case "+":
-            value = a + b
-        case "-":
-            value = a - b
-        case "*":
-            value = a * b
-        case "//":
-            value = a // b
+    value = _COMPUTE[operator](int(left.value), int(right.value))
     return _fitting(Constant(value, position=position))
 
 
@@ -232,20 +223,8 @@ def order_conditions(rule: WrittenRule, plain: Desugared) -> tuple[Condition, ..
     it (`K = I+1` becomes `I = K-1` when only K is known). Time: quadratic in the conditions.
     """
     bound = {v.name for atom in plain.body for a in atom.arguments for v in occurrences(a)}
-    ordered: list[Condition] = []
     waiting = list(plain.conditions)
-    while waiting:
-        stuck = []
-        for condition in waiting:
-            step = ready(condition, bound)
-            if step is None:
-                stuck.append(condition)
-            else:
-                ordered.append(step)
-                bound.update(variable.name for variable in condition_variables(step))
-        if len(stuck) == len(waiting):
-            break
-        waiting = stuck
+    ordered = take_ready(waiting, bound)
     mistake = _unbound(rule.head, waiting, bound)
     if mistake is not None:
         raise mistake
@@ -310,6 +289,22 @@ def isolate(left: Operand, right: Operand, unknown: str) -> Operand | None:
                 return None
         inside = a if in_left else b
     return outside
+
+
+def take_ready(conditions: list[Condition], bound: set[str]) -> list[Condition]:
+    """Remove and return the conditions that can be evaluated, in order; `bound` grows."""
+    taken: list[Condition] = []
+    progress = True
+    while progress:
+        progress = False
+        for condition in list(conditions):
+            step = ready(condition, bound)
+            if step is not None:
+                conditions.remove(condition)
+                taken.append(step)
+                bound |= {v.name for v in condition_variables(step)}
+                progress = True
+    return taken
 
 
 def ready(condition: Condition, bound: set[str]) -> Condition | None:

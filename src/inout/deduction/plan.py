@@ -6,7 +6,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from inout.deduction.desugar import ready
+import numpy as np
+
+from inout._core.graphs import strong_components
+from inout.deduction.desugar import take_ready
 from inout.deduction.syntax import (
     Argument,
     Atom,
@@ -65,14 +68,7 @@ def repeats_edges(rule: Rule) -> bool:
     They can where a filter has a variable that neither the head nor the tails determine.
     """
     fixed = _variables(rule.head).union(*(_variables(a) for a in rule.body if not a.is_filter))
-    waiting = list(rule.conditions)
-    while True:
-        steps = [step for step in (ready(c, fixed) for c in waiting) if step is not None]
-        fixed |= {v.name for step in steps for v in condition_variables(step)}
-        stuck = [c for c in waiting if ready(c, fixed) is None]
-        if len(stuck) == len(waiting):
-            break
-        waiting = stuck
+    take_ready(list(rule.conditions), fixed)
     return any(not _variables(a) <= fixed for a in rule.body if a.is_filter)
 
 
@@ -82,38 +78,15 @@ def stratify(rules: tuple[Rule, ...]) -> list[Stratum]:
     needs: dict[str, list[str]] = {name: [] for name in sorted(defined)}
     for rule in rules:
         needs[rule.head.relation] += [a.relation for a in rule.body if a.relation in defined]
+    names, numbers = list(needs), {name: number for number, name in enumerate(needs)}
+    edges = [(numbers[name], numbers[other]) for name in needs for other in needs[name]]
+    sources, targets = np.array(edges, np.int64).reshape(-1, 2).T
     strata = []
-    for component in _components(needs):
+    for part in strong_components(len(names), sources, targets):
+        component = frozenset(names[number] for number in part)
         own = tuple(rule for rule in rules if rule.head.relation in component)
-        strata.append(Stratum(frozenset(component), own))
+        strata.append(Stratum(component, own))
     return strata
-
-
-def _components(needs: dict[str, list[str]]) -> list[list[str]]:
-    """Tarjan's algorithm: strongly connected components, dependencies first."""
-    number: dict[str, int] = {}
-    low: dict[str, int] = {}
-    stack: list[str] = []
-    found: list[list[str]] = []
-
-    def visit(name: str) -> None:
-        number[name] = low[name] = len(number)
-        stack.append(name)
-        for other in needs[name]:
-            if other not in number:
-                visit(other)
-                low[name] = min(low[name], low[other])
-            elif other in stack:
-                low[name] = min(low[name], number[other])
-        if low[name] == number[name]:
-            place = stack.index(name)
-            found.append(stack[place:])
-            del stack[place:]
-
-    for name in needs:
-        if name not in number:
-            visit(name)
-    return found
 
 
 def weighted_relations(rules: tuple[Rule, ...], goal: str) -> set[str]:
@@ -171,7 +144,7 @@ def make_plan(rule: Rule, first: int | None, fan_out: FanOut) -> Plan:
     conditions = list(rule.conditions)
     order: list[tuple[int, Atom] | Condition] = []
     while True:
-        order += _take_ready(conditions, bound)
+        order += take_ready(conditions, bound)
         if not atoms:
             break
         if first is not None and first in atoms:
@@ -180,26 +153,10 @@ def make_plan(rule: Rule, first: int | None, fan_out: FanOut) -> Plan:
             place = min(atoms, key=lambda p: fan_out(rule.body[p], _known(rule.body[p], bound)))
         atoms.remove(place)
         order.append((place, rule.body[place]))
-        bound |= {a.name for a in rule.body[place].arguments if isinstance(a, Variable)}
+        bound |= _variables(rule.body[place])
     if conditions:
         raise AssertionError(f"conditions left over in {rule}: the checks let them pass")
     return Plan(rule, tuple(_with_live_variables(rule, order)))
-
-
-def _take_ready(conditions: list[Condition], bound: set[str]) -> list[Condition]:
-    """Remove and return the conditions that can be evaluated, in a working order."""
-    taken: list[Condition] = []
-    progress = True
-    while progress:
-        progress = False
-        for condition in list(conditions):
-            step = ready(condition, bound)
-            if step is not None:
-                conditions.remove(condition)
-                taken.append(step)
-                bound |= {v.name for v in condition_variables(step)}
-                progress = True
-    return taken
 
 
 def _known(atom: Atom, bound: set[str]) -> tuple[int, ...]:
@@ -215,12 +172,12 @@ def _with_live_variables(
     rule: Rule, order: list[tuple[int, Atom] | Condition]
 ) -> list[JoinStep | ConditionStep]:
     """Steps that know which variables are still wanted after them."""
-    wanted = {a.name for a in rule.head.arguments if isinstance(a, Variable)}
+    wanted = _variables(rule.head)
     keeps = []
     for entry in reversed(order):
         keeps.append(frozenset(wanted))
         if isinstance(entry, tuple):
-            wanted |= {a.name for a in entry[1].arguments if isinstance(a, Variable)}
+            wanted |= _variables(entry[1])
         else:
             wanted |= {v.name for v in condition_variables(entry)}
     steps: list[JoinStep | ConditionStep] = []
@@ -232,7 +189,7 @@ def _with_live_variables(
             continue
         place, atom = entry
         steps.append(_join_step(place, atom, bound, keep))
-        bound |= {a.name for a in atom.arguments if isinstance(a, Variable)}
+        bound |= _variables(atom)
     return steps
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -148,6 +149,13 @@ class _Places:
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "'": "'", "\\": "\\"}
 
 
+def _operation(operator: ArithmeticOperator) -> Callable[[_Builder, Operand, Operand], Operand]:
+    def method(self: _Builder, left: Operand, right: Operand) -> Operand:
+        return BinaryOperation(operator, left, right, position=left.position)
+
+    return method
+
+
 @v_args(inline=True)
 class _Builder(Transformer_NonRecursive[Token, tuple[WrittenRule, ...]]):
     """Turns lark's tree into ours; each method is named after a rule of the grammar."""
@@ -199,22 +207,10 @@ class _Builder(Transformer_NonRecursive[Token, tuple[WrittenRule, ...]]):
         tail = cast(Term, parts[2]) if len(parts) == 4 else None
         return ListTerm(elements, tail, position=self._at(opening))
 
-    def add(self, left: Operand, right: Operand) -> BinaryOperation:
-        return self._operation("+", left, right)
-
-    def subtract(self, left: Operand, right: Operand) -> BinaryOperation:
-        return self._operation("-", left, right)
-
-    def multiply(self, left: Operand, right: Operand) -> BinaryOperation:
-        return self._operation("*", left, right)
-
-    def floor_divide(self, left: Operand, right: Operand) -> BinaryOperation:
-        return self._operation("//", left, right)
-
-    def _operation(
-        self, operator: ArithmeticOperator, left: Operand, right: Operand
-    ) -> BinaryOperation:
-        return BinaryOperation(operator, left, right, position=left.position)
+    add = _operation("+")
+    subtract = _operation("-")
+    multiply = _operation("*")
+    floor_divide = _operation("//")
 
     def negative(self, minus: Token, operand: Operand) -> Operand:
         position = self._at(minus)

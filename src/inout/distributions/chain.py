@@ -9,19 +9,9 @@ import torch
 from jaxtyping import Bool, Float, Inexact, Int
 from torch import Tensor
 
-from inout._core.checks import expect_shape
+from inout._core.checks import expect, expect_shape
 from inout._core.errors import ArgumentError
-from inout.distributions.arguments import (
-    Lengths,
-    broadcasts,
-    checked_lengths,
-    checked_range,
-    is_integer,
-    of_one_dtype,
-    refuse_bad_values,
-    refuse_non_floats,
-    refuse_non_tensors,
-)
+from inout.distributions import arguments
 from inout.distributions.base import Potentials
 from inout.distributions.charts import Group, chart_forest
 from inout.distributions.labels import LabelSequence
@@ -68,11 +58,13 @@ class LinearChain(LabelSequence):
         transitions: Float[Tensor, " ..."],
         start: Float[Tensor, "*#b s"] | None = None,
         end: Float[Tensor, "*#b s"] | None = None,
-        lengths: Lengths | None = None,
+        lengths: arguments.Lengths | None = None,
         *,
         tier: str | None = None,
     ) -> None:
-        refuse_non_tensors(emissions=emissions, transitions=transitions, start=start, end=end)
+        arguments.refuse_non_tensors(
+            emissions=emissions, transitions=transitions, start=start, end=end
+        )
         if emissions.ndim < 2 or emissions.shape[-1] == 0:
             given = list(emissions.shape)
             raise ArgumentError("emissions", f"must be [*b n s], at least one label. Got {given}")
@@ -80,29 +72,26 @@ class LinearChain(LabelSequence):
         steps = max(n - 1, 0)
         self.stationary = transitions.ndim == 2
         wanted = (s, s) if self.stationary else (*batch_shape, steps, s, s)
-        if transitions.shape[-2:] != (s, s) or not broadcasts(transitions.shape, wanted):
-            raise ArgumentError(
-                "transitions",
-                f"must be {[s, s]} or {[*batch_shape, steps, s, s]} for these "
-                f"emissions. Got {list(transitions.shape)}",
-            )
+        good = transitions.shape[-2:] == (s, s) and arguments.broadcasts(transitions.shape, wanted)
+        shapes = f"must be {[s, s]} or {[*batch_shape, steps, s, s]} for these emissions"
+        expect(good, "transitions", shapes, list(transitions.shape))
         self.tier = choose_tier(emissions.device, tier)
-        self.lengths = checked_lengths(lengths, batch_shape, n, emissions.device)
+        self.lengths = arguments.checked_lengths(lengths, batch_shape, n, emissions.device)
         if not self.stationary:  # one block may be given for all positions of an element
             transitions = transitions.expand(*transitions.shape[:-3], steps, s, s)
         potentials = {"emissions": emissions, "transitions": transitions}
         for name, potential in (("start", start), ("end", end)):
             if potential is None:
                 continue
-            if potential.shape[-1:] != (s,) or not broadcasts(potential.shape, (*batch_shape, s)):
-                raise ArgumentError(
-                    name, f"must be {[s]} or {[*batch_shape, s]}. Got {list(potential.shape)}"
-                )
+            good = potential.shape[-1:] == (s,) and arguments.broadcasts(
+                potential.shape, (*batch_shape, s)
+            )
+            expect(good, name, f"must be {[s]} or {[*batch_shape, s]}", list(potential.shape))
             potentials[name] = potential
         super().__init__(batch_shape, torch.Size([n]), validate_args=False)
         for name, potential in potentials.items():
-            refuse_non_floats(name, potential)
-        self.potentials = of_one_dtype(potentials)
+            arguments.refuse_non_floats(name, potential)
+        self.potentials = arguments.of_one_dtype(potentials)
         self._values_checked = False
         if self.tier == "reference":
             self._refuse_bad_values(potentials)
@@ -122,7 +111,7 @@ class LinearChain(LabelSequence):
         if not self.stationary:
             used["transitions"] = real[..., 1:, :, None]
         for name in names:
-            refuse_bad_values(name, self.potentials[name], used.get(name))
+            arguments.refuse_bad_values(name, self.potentials[name], used.get(name))
 
     def _checked_flat(self) -> tuple[Tensor, Tensor, Tensor]:
         """As `_flat`, of the potentials, once they are known to be valid."""
@@ -356,11 +345,11 @@ class HMM(LinearChain):
         transition: Float[Tensor, "s s"],
         emission: Float[Tensor, "s v"],
         observations: Int[Tensor, "*b n"],
-        lengths: Lengths | None = None,
+        lengths: arguments.Lengths | None = None,
         *,
         tier: str | None = None,
     ) -> None:
-        refuse_non_tensors(
+        arguments.refuse_non_tensors(
             initial=initial, transition=transition, emission=emission, observations=observations
         )
         if emission.ndim != 2 or 0 in emission.shape:
@@ -368,18 +357,22 @@ class HMM(LinearChain):
         s, v = emission.shape
         expect_shape("initial", initial, (s,))
         expect_shape("transition", transition, (s, s))
-        refuse_bad_values("initial", initial)
-        refuse_bad_values("transition", transition)
-        refuse_bad_values("emission", emission)
-        if observations.ndim < 1 or not is_integer(observations):
+        arguments.refuse_bad_values("initial", initial)
+        arguments.refuse_bad_values("transition", transition)
+        arguments.refuse_bad_values("emission", emission)
+        if observations.ndim < 1 or not arguments.is_integer(observations):
             raise ArgumentError(
                 "observations",
                 f"must be integers [*b n]. Got {observations.dtype} {list(observations.shape)}",
             )
         *batch_shape, n = observations.shape
-        lengths = checked_lengths(lengths, torch.Size(batch_shape), n, observations.device)
+        lengths = arguments.checked_lengths(
+            lengths, torch.Size(batch_shape), n, observations.device
+        )
         inside = torch.arange(n, device=lengths.device) < lengths[..., None]
-        symbols = checked_range("observations", observations.where(inside, 0).long(), 0, v)
+        symbols = arguments.checked_range(
+            "observations", observations.where(inside, 0).long(), 0, v
+        )
         self.initial, self.transition, self.emission = initial, transition, emission
         self.observations = observations
         emissions = torch.nn.functional.embedding(symbols, emission.T.contiguous())

@@ -7,14 +7,9 @@ import torch
 from jaxtyping import Float, Inexact, Int
 from torch import Tensor
 
+from inout._core.checks import expect
 from inout._core.errors import ArgumentError
-from inout.distributions.arguments import (
-    Lengths,
-    broadcasts,
-    of_one_dtype,
-    refuse_bad_values,
-    refuse_non_tensors,
-)
+from inout.distributions import arguments
 from inout.distributions.base import Potentials
 from inout.distributions.charts import Group, chart_forest
 from inout.distributions.trees import TreeDistribution, split_places, unrelated_zero
@@ -58,11 +53,11 @@ class PCFG(TreeDistribution):
         root: Float[Tensor, "*#b nt"],
         rules: Float[Tensor, "*#b nt s s"],
         preterminals: Float[Tensor, "*b n pt"],
-        lengths: Lengths | None = None,
+        lengths: arguments.Lengths | None = None,
         *,
         tier: str | None = None,
     ) -> None:
-        refuse_non_tensors(root=root, rules=rules, preterminals=preterminals)
+        arguments.refuse_non_tensors(root=root, rules=rules, preterminals=preterminals)
         if root.ndim < 1 or preterminals.ndim < 2:
             raise ArgumentError(
                 None,
@@ -77,17 +72,17 @@ class PCFG(TreeDistribution):
             )
         for name, given, own in (("root", root, (nt,)), ("rules", rules, (nt, nt + pt, nt + pt))):
             wanted = (*batch_shape, *own)
-            if given.shape[-len(own) :] != own or not broadcasts(given.shape, wanted):
-                raise ArgumentError(
-                    name,
-                    f"must be {list(own)} or {list(wanted)} for {nt} nonterminals and {pt} "
-                    f"preterminals. Got {list(given.shape)}",
-                )
+            good = given.shape[-len(own) :] == own and arguments.broadcasts(given.shape, wanted)
+            shapes = f"must be {list(own)} or {list(wanted)}"
+            shapes += f" for {nt} nonterminals and {pt} preterminals"
+            expect(good, name, shapes, list(given.shape))
         self._set_shape(batch_shape, n, lengths, tier, preterminals.device)
-        refuse_bad_values("root", root)
-        refuse_bad_values("rules", rules)
-        refuse_bad_values("preterminals", preterminals, self._real[..., None])
-        self.potentials = of_one_dtype({"root": root, "rules": rules, "preterminals": preterminals})
+        arguments.refuse_bad_values("root", root)
+        arguments.refuse_bad_values("rules", rules)
+        arguments.refuse_bad_values("preterminals", preterminals, self._real[..., None])
+        self.potentials = arguments.of_one_dtype(
+            {"root": root, "rules": rules, "preterminals": preterminals}
+        )
 
     @property
     def size(self) -> tuple[int, int, int, int]:

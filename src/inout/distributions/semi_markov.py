@@ -7,17 +7,9 @@ import torch
 from jaxtyping import Bool, Float, Inexact, Int
 from torch import Tensor
 
+from inout._core.checks import expect
 from inout._core.errors import ArgumentError
-from inout.distributions.arguments import (
-    Lengths,
-    checked_lengths,
-    checked_range,
-    of_one_dtype,
-    refuse_bad_values,
-    refuse_misfits,
-    refuse_non_floats,
-    refuse_non_tensors,
-)
+from inout.distributions import arguments
 from inout.distributions.base import Potentials, StructuredDistribution
 from inout.distributions.charts import Group, chart_forest
 from inout.forest import Forest
@@ -66,27 +58,25 @@ class SemiMarkov(StructuredDistribution):
     def __init__(
         self,
         log_potentials: Float[Tensor, "*b n w s s"],
-        lengths: Lengths | None = None,
+        lengths: arguments.Lengths | None = None,
         *,
         tier: str | None = None,
     ) -> None:
-        refuse_non_tensors(log_potentials=log_potentials)
+        arguments.refuse_non_tensors(log_potentials=log_potentials)
         shape = log_potentials.shape
-        if len(shape) < 4 or shape[-1] != shape[-2]:
-            raise ArgumentError("log_potentials", f"must be [*b n w s s]. Got {list(shape)}")
-        refuse_non_floats("log_potentials", log_potentials)
+        square = len(shape) >= 4 and shape[-1] == shape[-2]
+        expect(square, "log_potentials", "must be [*b n w s s]", list(shape))
+        arguments.refuse_non_floats("log_potentials", log_potentials)
         batch_shape, (n, w, s) = shape[:-4], shape[-4:-1]
-        if w == 0 or s == 0:
-            raise ArgumentError(
-                "log_potentials", f"must have at least one width and one label. Got {list(shape)}"
-            )
+        some = w > 0 and s > 0
+        expect(some, "log_potentials", "must have at least one width and one label", list(shape))
         self.tier = choose_tier(log_potentials.device, tier)
-        self.lengths = checked_lengths(lengths, batch_shape, n, log_potentials.device)
-        self.potentials = of_one_dtype({"log_potentials": log_potentials})
+        self.lengths = arguments.checked_lengths(lengths, batch_shape, n, log_potentials.device)
+        self.potentials = arguments.of_one_dtype({"log_potentials": log_potentials})
         super().__init__(batch_shape, torch.Size([n]), validate_args=False)
         # The mask costs a tenth of log Z: computed only if something is wrong.
         if log_potentials.numel() and not bool(log_potentials.detach().amax() < torch.inf):
-            refuse_bad_values("log_potentials", log_potentials, self._used)
+            arguments.refuse_bad_values("log_potentials", log_potentials, self._used)
 
     @property
     def size(self) -> tuple[int, int, int, int]:
@@ -120,8 +110,8 @@ class SemiMarkov(StructuredDistribution):
     def _segments(self, event: Tensor) -> tuple[Bool[Tensor, "*sb n"], Int[Tensor, "*sb n"]]:
         """Where segments end, and the index of each segment's part in the flat [n w s s]."""
         _, n, w, s = self.size
-        refuse_misfits("events", event, [*self.batch_shape, n])
-        labels = checked_range("events", torch.where(self._real, event, -1), -1, s)
+        arguments.refuse_misfits("events", event, [*self.batch_shape, n])
+        labels = arguments.checked_range("events", torch.where(self._real, event, -1), -1, s)
         ends = labels >= 0
         positions = torch.arange(n, device=labels.device)
         # The last end before each position, -1 before the first.

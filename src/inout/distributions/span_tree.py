@@ -8,12 +8,7 @@ from jaxtyping import Float, Inexact, Int
 from torch import Tensor
 
 from inout._core.checks import expect
-from inout.distributions.arguments import (
-    Lengths,
-    of_one_dtype,
-    refuse_bad_values,
-    refuse_non_tensors,
-)
+from inout.distributions import arguments
 from inout.distributions.base import Potentials
 from inout.distributions.charts import Group, chart_forest
 from inout.distributions.trees import TreeDistribution, split_places, unrelated_zero, used_rows
@@ -48,18 +43,18 @@ class SpanTree(TreeDistribution):
     def __init__(
         self,
         log_potentials: Float[Tensor, "*b n n s"],
-        lengths: Lengths | None = None,
+        lengths: arguments.Lengths | None = None,
         *,
         tier: str | None = None,
     ) -> None:
-        refuse_non_tensors(log_potentials=log_potentials)
+        arguments.refuse_non_tensors(log_potentials=log_potentials)
         shape = log_potentials.shape
         good = len(shape) >= 3 and shape[-3] == shape[-2] and shape[-1] > 0
         wanted = "must be [*b n n s] with at least one label"
         expect(good, "log_potentials", wanted, list(shape))
         self._set_shape(shape[:-3], shape[-2], lengths, tier, log_potentials.device)
-        refuse_bad_values("log_potentials", log_potentials, self._spans[..., None])
-        self.potentials = of_one_dtype({"log_potentials": log_potentials})
+        arguments.refuse_bad_values("log_potentials", log_potentials, self._spans[..., None])
+        self.potentials = arguments.of_one_dtype({"log_potentials": log_potentials})
 
     @property
     def size(self) -> tuple[int, int, int]:

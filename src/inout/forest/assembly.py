@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inout._core.errors import ArgumentError, CycleError, ForestError
+from inout._core.checks import expect
+from inout._core.errors import CycleError, ForestError
 from inout.forest.expectations import item_and_edge_posteriors
 from inout.forest.labels import BatchLabels, SelectedLabels
 from inout.kernels.forest.arrays import ForestArrays, segments
@@ -160,8 +161,7 @@ def restrict(forest: Forest, keep: NDArray[np.bool_]) -> Forest:
 
 def prune(forest: Forest, threshold: float) -> Forest:
     """The forest of the edges with posterior of at least `threshold`; see `Forest.prune`."""
-    if not 0 <= threshold <= 1:
-        raise ArgumentError("threshold", f"must be a probability in [0, 1]. Got {threshold!r}")
+    expect(0 <= threshold <= 1, "threshold", "must be a probability in [0, 1]", threshold)
     _, posteriors = item_and_edge_posteriors(forest)
     # An edge of every derivation has a posterior of one only up to rounding.
     return restrict(forest, (posteriors >= threshold * (1 - ROUNDING)) & (posteriors > 0))

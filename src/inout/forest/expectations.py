@@ -13,6 +13,7 @@ from jaxtyping import Float, Inexact
 from numpy.typing import NDArray
 from torch import Tensor
 
+from inout._core.checks import expect
 from inout._core.errors import ArgumentError
 from inout.kernels.forest import op
 
@@ -31,20 +32,15 @@ def as_item_values(
     """
     like = forest.log_weights if like is None else like
     if isinstance(f, Tensor):
-        if f.shape != (forest.num_items,):
-            raise ArgumentError(
-                "f", f"must have one value per item, [{forest.num_items}]. Got {list(f.shape)}"
-            )
+        wanted = f"must have one value per item, [{forest.num_items}]"
+        expect(f.shape == (forest.num_items,), "f", wanted, list(f.shape))
         return f.to(like)
     if isinstance(f, Mapping):
         parts = []
         for name, weights in forest.relations.items():
             values = _numbers(f"f[{name!r}]", f.get(name, torch.zeros_like(weights)), like)
-            if values.shape != weights.shape:
-                raise ArgumentError(
-                    f"f[{name!r}]",
-                    f"must have one value per fact, [{len(weights)}]. Got {list(values.shape)}",
-                )
+            wanted = f"must have one value per fact, [{len(weights)}]"
+            expect(values.shape == weights.shape, f"f[{name!r}]", wanted, list(values.shape))
             parts.append(values)
         if unknown := set(f) - set(forest.relations):
             raise ArgumentError("f", f"names relations that have no facts: {sorted(unknown)}")

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from inout._core.lazy import LazyModule
 from inout.grammars import structure
-from inout.grammars.components import spectral_radius
 from inout.grammars.expectations import Expectations, expectations, offspring
 from inout.grammars.grammar import Grammar
-from inout.grammars.partition import log_partitions
+from inout.grammars.partition import log_partitions, spectral_radius
 from inout.grammars.structure import UnaryCycle
 
 if TYPE_CHECKING:

@@ -7,8 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from inout.grammars.components import Matrix, csr_matrix, spectral_radius
-from inout.grammars.partition import Vector, solve_identity_minus
+from inout.grammars.partition import (
+    Matrix,
+    Vector,
+    csr_matrix,
+    solve_identity_minus,
+    spectral_radius,
+)
 from inout.grammars.structure import reachable
 from inout.grammars.table import RuleTable
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from inout._core.errors import ArgumentError
+from inout._core.checks import expect
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Markovisation:
 
     def __post_init__(self) -> None:
         horizontal, vertical = self.horizontal, self.vertical
-        if horizontal is not None and (not isinstance(horizontal, int) or horizontal < 0):
-            raise ArgumentError("horizontal", f"must be 0 or more, or None. Got {horizontal!r}")
-        if not isinstance(vertical, int) or vertical < 1:
-            raise ArgumentError("vertical", f"must be at least 1. Got {vertical!r}")
-        if self.direction not in ("right", "left"):
-            raise ArgumentError("direction", f"must be 'right' or 'left'. Got {self.direction!r}")
+        some = horizontal is None or (isinstance(horizontal, int) and horizontal >= 0)
+        expect(some, "horizontal", "must be 0 or more, or None", horizontal)
+        good = isinstance(vertical, int) and vertical >= 1
+        expect(good, "vertical", "must be at least 1", vertical)
+        known = self.direction in ("right", "left")
+        expect(known, "direction", "must be 'right' or 'left'", self.direction)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.errors import InoutError
-from inout.grammars.components import Matrix, csr_matrix, perron_root, strong_components
+from inout._core.graphs import strong_components
 from inout.grammars.structure import productive, rules_within
 from inout.grammars.table import RuleTable
 
 Vector = NDArray[np.float64]
+Matrix = Any  # a scipy sparse array; scipy is imported lazily
 
 _EPSILON = float(np.finfo(np.float64).eps)
 # A Perron root this close to 1 is 1 but for rounding; worth a look where a step is this large.
@@ -24,7 +26,7 @@ _ROUNDING = 1e-9
 _ENDLESS = 1e10
 _MOST_STEPS = 2000
 _LAST_STEP = 1e-9
-_DENSE = 200
+_DENSE = 200  # up to here dense systems and eigenvalues take milliseconds
 
 
 def log_partitions(table: RuleTable, log_weights: Vector) -> Vector:
@@ -194,3 +196,54 @@ def solve_identity_minus(matrix: Matrix, right: Vector) -> Vector | None:
     except (np.linalg.LinAlgError, RuntimeError):  # exactly singular
         return None
     return solution if np.isfinite(solution).all() else None
+
+
+def csr_matrix(
+    values: NDArray[np.float64], places: tuple[NDArray[Any], NDArray[Any]], size: int
+) -> Matrix:
+    """A square sparse matrix of values at (rows, columns), duplicates added up."""
+    # Imported here for the sake of start-up: few need scipy.
+    from scipy import sparse
+
+    return sparse.csr_array((values, places), shape=(size, size))
+
+
+def spectral_radius(matrix: Matrix) -> float:
+    """The largest absolute eigenvalue of a matrix [n n] without negative entries.
+
+    It is the largest Perron root of the strongly connected components, each found on its own:
+    iterations on the whole matrix can be arbitrarily slow where it is reducible. Dense
+    eigenvalues up to 200 rows, Arnoldi iteration above.
+
+    >>> from scipy import sparse
+    >>> spectral_radius(sparse.csr_array([[0.5, 100.0], [0.0, 0.25]]))
+    0.5
+    """
+    # Imported here for the sake of start-up: few need scipy.
+    from scipy import sparse
+
+    entries = sparse.coo_array(matrix)
+    rows, columns = entries.coords
+    positive = entries.data > 0
+    parts = strong_components(matrix.shape[0], rows[positive], columns[positive])
+    matrix = sparse.csr_array(matrix)
+    return max((perron_root(matrix[part][:, part]) for part in parts), default=0.0)
+
+
+def perron_root(block: Matrix) -> float:
+    """The Perron root of an irreducible matrix: its eigenvalue of the largest real part."""
+    # Imported here for the sake of start-up: few need scipy.
+    from scipy.sparse import linalg as sparse_linalg
+
+    size = block.shape[0]
+    if size == 1:
+        return float(block.toarray()[0, 0])
+    if size > _DENSE:
+        try:
+            values = sparse_linalg.eigs(
+                block, k=1, which="LR", v0=np.ones(size), return_eigenvectors=False
+            )
+            return float(values[0].real)
+        except sparse_linalg.ArpackNoConvergence:
+            pass  # dense is slow, and certain
+    return float(np.linalg.eigvals(block.toarray()).real.max())

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from inout.grammars.components import strong_components
+from inout._core.graphs import strong_components
 from inout.grammars.table import RuleTable
 
 Mask = NDArray[np.bool_]

@@ -10,6 +10,7 @@ from typing import SupportsIndex, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from inout._core.checks import expect
 from inout._core.errors import ArgumentError
 
 _Array = TypeVar("_Array", bound=np.ndarray)
@@ -212,11 +213,8 @@ class TableBuilder:
         """The number of a symbol of either kind."""
         if isinstance(symbol, Terminal) and isinstance(symbol.text, str):
             return self.terminal(symbol.text)
-        if not isinstance(symbol, str):
-            raise ArgumentError(
-                "rules", f": a symbol must be a str or a Terminal. Got {symbol!r:.80}"
-            )
-        return self.nonterminal(symbol)
+        expect(isinstance(symbol, str), "rules", ": a symbol must be a str or a Terminal", symbol)
+        return self.nonterminal(str(symbol))
 
     def add(self, lhs: int, rhs: tuple[int, ...]) -> int | None:
         """None for a new rule; the number of a duplicate."""
@@ -300,10 +298,8 @@ def _frozen(array: _Array) -> _Array:
 
 
 def _name(rule: Rule) -> str:
-    if not isinstance(rule, Rule) or not isinstance(rule.lhs, str):
-        raise ArgumentError("rules", f"must be Rules whose lhs is a str. Got {rule!r:.80}")
-    if not isinstance(rule.rhs, tuple):
-        raise ArgumentError(
-            "rules", f": the rhs of a rule must be a tuple of symbols. Got {rule.rhs!r:.80}"
-        )
+    good = isinstance(rule, Rule) and isinstance(rule.lhs, str)
+    expect(good, "rules", "must be Rules whose lhs is a str", rule)
+    wanted = ": the rhs of a rule must be a tuple of symbols"
+    expect(isinstance(rule.rhs, tuple), "rules", wanted, rule.rhs)
     return rule.lhs

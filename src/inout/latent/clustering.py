@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from inout._core.checks import at_least
+from inout._core.checks import at_least, expect
 from inout._core.errors import ArgumentError
 from inout._core.randomness import checked_generator
 from inout.latent.layout import Layout
@@ -50,11 +50,9 @@ def cluster_nodes(
     """
     layout, source = Layout(trees.skeleton, sizes), checked_generator(generator)
     at_least("max_iterations", max_iterations, 0)
-    if vectors.ndim != 2 or len(vectors) != len(trees.labels):
-        raise ArgumentError(
-            "vectors",
-            f"must be one for each of {len(trees.labels)} nodes. Got {list(vectors.shape)}",
-        )
+    good = vectors.ndim == 2 and len(vectors) == len(trees.labels)
+    wanted = f"must be one for each of {len(trees.labels)} nodes"
+    expect(good, "vectors", wanted, list(vectors.shape))
     if not np.isfinite(vectors).all():
         raise ArgumentError("vectors", "must be finite. Got NaN or infinity")
     found = np.zeros(len(trees.labels), np.int64)
@@ -77,8 +75,7 @@ def clustered_model(
     alike, so that no parameter of a seen rule is zero, which EM could not change. A value without
     nodes has only the latter.
     """
-    if not 0 <= smoothing <= 1:
-        raise ArgumentError("smoothing", f"must be from 0 to 1. Got {smoothing!r:.80}")
+    expect(0 <= smoothing <= 1, "smoothing", "must be from 0 to 1", smoothing)
     start = treebank_model(trees, sizes)
     layout = start.layout
     if assignments.shape != trees.labels.shape or assignments.dtype.kind not in "iu":

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from inout._core.errors import ArgumentError
+from inout._core.checks import expect
 from inout.latent.skeleton import Skeleton
 
 MOST_VALUES = 1 << 14  # a single block of more would take terabytes
@@ -39,12 +39,9 @@ class Layout:
         count = len(skeleton.nonterminals)
         given = np.asarray(sizes)
         fits = given.dtype.kind in "iu" and given.shape in ((), (count,))
-        if not fits or (given < 1).any() or (given > MOST_VALUES).any():
-            raise ArgumentError(
-                "sizes",
-                f"must be an integer from 1 to {MOST_VALUES}, or one for each of the {count} "
-                f"nonterminals. Got {given.tolist()!r:.80}",
-            )
+        fits = fits and bool(((given >= 1) & (given <= MOST_VALUES)).all())
+        wanted = f"must be an integer from 1 to {MOST_VALUES}, or one for each of the {count}"
+        expect(fits, "sizes", f"{wanted} nonterminals", given.tolist())
         object.__setattr__(self, "skeleton", skeleton)
         object.__setattr__(self, "sizes", np.broadcast_to(given, (count,)).copy())
 

@@ -77,7 +77,7 @@ def random_model(
     drawn.exponential_(generator=source)
     factors = drawn.cpu().numpy()
     np.maximum(factors, np.finfo(np.float64).tiny ** 0.5, out=factors)  # a zero would stay one
-    return LPCFG(start.layout, _multiplied(start, factors))
+    return _with_sums_of(start, start.parameters * factors)
 
 
 def split(
@@ -127,18 +127,15 @@ def split(
     if noise == 0:
         return made
     drawn = torch.rand(layout.size, generator=source, dtype=torch.float64, device=source.device)
-    return LPCFG(layout, _multiplied(made, 1 + noise * (2 * drawn.cpu().numpy() - 1)))
+    return _with_sums_of(made, found * (1 + noise * (2 * drawn.cpu().numpy() - 1)))
 
 
-def _multiplied(model: LPCFG, factors: Vector) -> Vector:
-    """The parameters times positive factors, each distribution brought back to its sum."""
+def _with_sums_of(model: LPCFG, parameters: Vector) -> LPCFG:
+    """The model of these parameters, each distribution rescaled to its sum in another model."""
     groups = model.layout.distributions
-    found = model.parameters * factors
-    before = np.bincount(groups, model.parameters)
-    after = np.bincount(groups, found)
+    before, after = np.bincount(groups, model.parameters), np.bincount(groups, parameters)
     ratios = np.divide(before, after, out=np.ones(len(before)), where=after > 0)
-    found *= ratios[groups]
-    return found
+    return LPCFG(model.layout, parameters * ratios[groups])
 
 
 def smoothed(model: LPCFG, *, share: float = 0.01, lexical: float = 0.1) -> LPCFG:
@@ -165,9 +162,4 @@ def smoothed(model: LPCFG, *, share: float = 0.01, lexical: float = 0.1) -> LPCF
         average = part.mean(axis=0)
         part *= 1 - amount
         part += amount * average
-    groups = layout.distributions
-    before, after = np.bincount(groups, model.parameters), np.bincount(groups, found)
-    ratios = np.divide(before, after, out=np.ones(len(before)), where=after > 0)
-    ratios[0] = 1.0
-    found *= ratios[groups]
-    return LPCFG(layout, found)
+    return _with_sums_of(model, found)

@@ -14,8 +14,7 @@ import torch
 from inout._core.checks import at_least, expect_one_of
 from inout._core.errors import ArgumentError
 from inout.contexts.alignments.actions import action_targets, alignment_actions
-from inout.contexts.alignments.model import AlignmentModel
-from inout.contexts.alignments.settings import AlignmentSettings
+from inout.contexts.alignments.model import AlignmentModel, AlignmentSettings
 from inout.kernels.lattice.arrays import Columns, Targets, Vector
 from inout.kernels.lattice.growing import grow_rows
 from inout.kernels.lattice.op import Lattice

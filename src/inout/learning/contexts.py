@@ -11,9 +11,8 @@ import torch
 from inout._core.checks import at_least, expect
 from inout._core.errors import ArgumentError
 from inout.contexts.history_features import HistoryFeature, checked_features, described
-from inout.contexts.model import ContextModel
+from inout.contexts.model import ContextModel, Settings
 from inout.contexts.observations import Observations, Sequences
-from inout.contexts.settings import Settings
 from inout.learning.arguments import checked_number, generator_or_fixed
 from inout.learning.context_batches import fit_lbfgs
 from inout.learning.context_training import After, Training

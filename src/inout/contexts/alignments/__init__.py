@@ -2,4 +2,4 @@
 
 from inout.contexts.alignments.alignment import Alignment as Alignment
 from inout.contexts.alignments.model import AlignmentModel as AlignmentModel
-from inout.contexts.alignments.settings import AlignmentSettings as AlignmentSettings
+from inout.contexts.alignments.model import AlignmentSettings as AlignmentSettings

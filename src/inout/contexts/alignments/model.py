@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from inout._core.checks import at_least
+from inout._core.checks import at_least, expect
 from inout._core.errors import ArgumentError
 from inout._core.lazy import lazy_property
 from inout.contexts.alignments.actions import (
+    MOST_LETTERS,
     alignment_columns,
     alignment_of_actions,
     alignment_streams,
     letter_targets,
 )
 from inout.contexts.alignments.alignment import Alignment
-from inout.contexts.alignments.settings import AlignmentSettings
 from inout.io.models import made_of, read_model, write_model
 from inout.kernels.lattice.arrays import Columns, Numbers, Targets
 from inout.kernels.lattice.histories import Histories
@@ -32,8 +32,47 @@ from inout.kernels.lattice.selection import By, select
 VERSION = 1
 CHUNK = 64  # inputs whose lattices are in memory at a time
 CANDIDATES = 10
-
 _KEY, _WHAT = "inout-alignment", "alignment model"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlignmentSettings:
+    """How many contexts there are and what they remember, and which alignments there are."""
+
+    size: int = 20
+    """Contexts of each column: of each number of letters of each symbol of the input."""
+
+    memory: int | None = None
+    """Most edges that a context remembers."""
+
+    beam: bool = False
+    """Beam search: only whole strings are remembered, and the others are dropped."""
+
+    escape: float = 0.0
+    """Added to the score of what follows a context that remembers nothing; a beam's is -inf."""
+
+    most_letters: int = MOST_LETTERS
+    many_to_many: bool = False
+
+    def __post_init__(self) -> None:
+        at_least("size", self.size, 1)
+        at_least("most_letters", self.most_letters, 1)
+        if self.memory is not None:
+            at_least("memory", self.memory, 1)
+            wanted = "must be None with a beam, which remembers everything"
+            expect(not self.beam, "memory", wanted, self.memory)
+        expect(self.escape < math.inf, "escape", "must be finite or -inf", self.escape)
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The arguments of `alignment_columns`."""
+        return {"most_letters": self.most_letters, "many_to_many": self.many_to_many}
+
+    @property
+    def selection(self) -> dict[str, Any]:
+        """The arguments of `select`."""
+        escape = -math.inf if self.beam else self.escape
+        return {"memory": self.memory, "anchored": self.beam, "escape": escape}
 
 
 @dataclass(frozen=True)
@@ -84,8 +123,8 @@ class AlignmentModel:
 
     def __post_init__(self) -> None:
         for name, values in (("symbols", self.symbols), ("letters", self.letters)):
-            if not values or len(set(values)) < len(values):
-                raise ArgumentError(name, f"must be different strings. Got {values!r:.80}")
+            different = values and len(set(values)) == len(values)
+            expect(different, name, "must be different strings", values)
 
     @lazy_property
     def _symbol_numbers(self) -> dict[str, int]:
@@ -140,9 +179,7 @@ class AlignmentModel:
         probability of an output is the sum over all its alignments.
         """
         found: list[AlignedOutput] = []
-        for start in range(0, len(inputs), CHUNK):
-            own = inputs[start : start + CHUNK]
-            lattice = self.lattice(self.columns(self.numbered_inputs(own)))
+        for own, _, lattice in self._parts(inputs):
             outputs, shares = self._most_probable(lattice, candidates)
             best = lattice.best_given(self.targets(outputs))
             found += _outputs(outputs, shares, list(self._alignments(own, lattice, best)))
@@ -182,10 +219,8 @@ class AlignmentModel:
         """The best alignment of each input with a given output."""
         _same_number(inputs, outputs)
         found: list[AlignedOutput] = []
-        for start in range(0, len(inputs), CHUNK):
-            own = inputs[start : start + CHUNK]
-            given = [tuple(output) for output in outputs[start : start + CHUNK]]
-            lattice = self.lattice(self.columns(self.numbered_inputs(own)))
+        for own, part, lattice in self._parts(inputs):
+            given = [tuple(output) for output in outputs[part]]
             targets = self.targets(given)
             constrained = lattice.constrained(targets)
             alignments = list(self._alignments(own, lattice, lattice.best_given(targets)))
@@ -197,13 +232,20 @@ class AlignmentModel:
     ) -> Float[np.ndarray, " b"]:
         """log p(output | input) of each pair; -inf if there is no alignment."""
         _same_number(inputs, outputs)
-        found = []
-        for start in range(0, len(inputs), CHUNK):
-            end = start + CHUNK
-            lattice = self.lattice(self.columns(self.numbered_inputs(inputs[start:end])))
-            constrained = lattice.constrained(self.targets(outputs[start:end]))
+        found = [np.zeros(0)]
+        for _, part, lattice in self._parts(inputs):
+            constrained = lattice.constrained(self.targets(outputs[part]))
             found.append(lattice.log_shares(constrained.log_partition))
-        return np.concatenate(found) if found else np.zeros(0)
+        return np.concatenate(found)
+
+    def _parts(
+        self, inputs: Sequence[Sequence[str]]
+    ) -> Iterator[tuple[Sequence[Sequence[str]], slice, Lattice]]:
+        """Some inputs at a time: they, their places, and their lattice."""
+        for start in range(0, len(inputs), CHUNK):
+            part = slice(start, start + CHUNK)
+            own = inputs[part]
+            yield own, part, self.lattice(self.columns(self.numbered_inputs(own)))
 
     def _alignments(
         self, inputs: Sequence[Sequence[str]], lattice: Lattice, best: tuple[Numbers, Numbers, Any]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -21,18 +20,7 @@ from inout.grammars.table import RuleTable
 
 Format = Literal["nltk", "lines", "wsj", "json"]
 
-_READERS: dict[str, Callable[..., Reading]] = {
-    "nltk": nltk.read,
-    "lines": lines.read,
-    "wsj": wsj.read,
-    "json": json.read,
-}
-_WRITERS: dict[str, Callable[..., str]] = {
-    "nltk": nltk.write,
-    "lines": lines.write,
-    "wsj": wsj.write,
-    "json": json.write,
-}
+_MODULES: dict[str, Any] = {"nltk": nltk, "lines": lines, "wsj": wsj, "json": json}
 _SUFFIXES = {".cfg": "nltk", ".pcfg": "nltk", ".tsv": "lines", ".gr": "wsj", ".json": "json"}
 _HEADER = re.compile(r"(?:[^\s=]+=\S*[ \t]*)+")
 _DECIMAL = re.compile(r"-?[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|-inf")
@@ -56,7 +44,8 @@ def read(
         raise ArgumentError(
             "log", f"must be None for every format but lines. The format is {chosen}"
         )
-    return _READERS[chosen](source, **options)
+    reading: Reading = _MODULES[chosen].read(source, **options)
+    return reading
 
 
 def write(
@@ -65,10 +54,10 @@ def write(
     """The text of a grammar in a format; `log` writes the log-weights of lines."""
     chosen = _known(format)
     if chosen == "lines":
-        return _WRITERS[chosen](table, log_weights, log=log)
+        return lines.write(table, log_weights, log=log)
     if log:
         raise ArgumentError("log", f"must be False for every format but lines. Got {chosen}")
-    return _WRITERS[chosen](table, log_weights)
+    return str(_MODULES[chosen].write(table, log_weights))
 
 
 def detect(source: Source) -> Format:
@@ -123,5 +112,5 @@ def format_of_path(path: str) -> Format:
 
 
 def _known(format: str) -> Format:
-    expect_one_of("format", format, _READERS)
+    expect_one_of("format", format, _MODULES)
     return format  # type: ignore[return-value]

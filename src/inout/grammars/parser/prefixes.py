@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inout._core.errors import ArgumentError, Remedy
-from inout.grammars.components import strong_components
+from inout._core.graphs import strong_components
 from inout.grammars.expectations import proper_log_weights
 from inout.grammars.parser.normal_form import FormWeights, NormalForm
 from inout.grammars.parser.sentences import Compiled

@@ -66,12 +66,11 @@ def _arc(row: Arc | Sequence[object]) -> Arc:
         good = good and arc.log_weight < np.inf  # NaN is not
     except TypeError:
         good = False
-    if not good:
-        raise ArgumentError(
-            "arcs",
-            ": an arc must be (source, target, word) or (source, target, word, log-weight), the "
-            f"target after the source, the log-weight no NaN or inf. Got {row!r:.80}",
-        )
+    wanted = (
+        ": an arc must be (source, target, word) or (source, target, word, log-weight), the "
+        "target after the source, the log-weight no NaN or inf"
+    )
+    expect(good, "arcs", wanted, row)
     return arc
 
 
@@ -126,10 +125,8 @@ def check_words(words: Any) -> None:
     """Refuse anything but sentences; in particular a string, which is a sequence of letters."""
     if isinstance(words, Lattice):
         return
-    if isinstance(words, str) or not isinstance(words, Sequence):
-        raise ArgumentError(
-            "words", f"must be a sequence of strings, as split() makes. Got {words!r:.80}"
-        )
+    good = isinstance(words, Sequence) and not isinstance(words, str)
+    expect(good, "words", "must be a sequence of strings, as split() makes", words)
     for place, word in enumerate(words):
         if not isinstance(word, str):
             raise ArgumentError("words", f"must be strings. Got {word!r:.80} at place {place}")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
-from inout.grammars.components import strong_components
+from inout._core.graphs import strong_components
 from inout.grammars.table import RuleTable
 from inout.grammars.transforms.base import Vector, summed
 from inout.grammars.transforms.pieces import Piece, Pieces, choose, filled

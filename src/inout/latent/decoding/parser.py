@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from inout._core.checks import expect
 from inout._core.errors import ArgumentError, ChartTooLargeError
 from inout._core.pipeline import in_threads
 from inout.grammars.tree import Tree
@@ -82,10 +83,8 @@ class LatentParser:
                 "must be a LatentGrammar (`LatentGrammar.load` reads a file, "
                 f"`TrainingSet.grammar` makes one of a model). Got {type(grammar).__name__}",
             )
-        if threshold is not None and not 0 < threshold < 1:
-            raise ArgumentError(
-                "threshold", f"must be between 0 and 1, or None for no pruning. Got {threshold!r}"
-            )
+        wanted = "must be between 0 and 1, or None for no pruning"
+        expect(threshold is None or 0 < threshold < 1, "threshold", wanted, threshold)
         self.grammar, self.threshold = grammar, threshold
         self.coarse = CoarseGrammar(grammar.skeletal)
         self._table = ConstituentTable(grammar.model.skeleton.nonterminals, label)

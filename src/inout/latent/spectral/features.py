@@ -246,38 +246,42 @@ def binned(counts: Numbers) -> Numbers:
     return np.searchsorted(np.array([0, 1, 2, 3, 4, 5, 7, 10, 15, 25, 40]), counts, "right") - 1
 
 
+def _named(*functions: Callable[..., Numbers]) -> dict[str, FeatureFunction]:
+    return {function.__name__: function for function in functions}
+
+
 DEFAULT = Features(
-    inside={
-        "rule": rule,
-        "left_label": left_label,
-        "right_label": right_label,
-        "left_rule": left_rule,
-        "right_rule": right_rule,
-        "head_word": head_word,
-        "head_tag": head_tag,
-        "span_length": span_length,
-        "first_word": first_word,
-        "last_word": last_word,
-        "first_tag": first_tag,
-        "last_tag": last_tag,
-        "suffix": suffix,
-    },
-    outside={
-        "parent_rule": parent_rule,
-        "grandparent_rule": grandparent_rule,
-        "ancestors": ancestors,
-        "sibling_label": sibling_label,
-        "sibling_rule": sibling_rule,
-        "word_before": word_before,
-        "word_after": word_after,
-        "tag_before": tag_before,
-        "tag_after": tag_after,
-        "width_before": width_before,
-        "width_after": width_after,
-        "governor_word": governor_word,
-        "governor_tag": governor_tag,
-        "sibling_head": sibling_head,
-    },
+    inside=_named(
+        rule,
+        left_label,
+        right_label,
+        left_rule,
+        right_rule,
+        head_word,
+        head_tag,
+        span_length,
+        first_word,
+        last_word,
+        first_tag,
+        last_tag,
+        suffix,
+    ),
+    outside=_named(
+        parent_rule,
+        grandparent_rule,
+        ancestors,
+        sibling_label,
+        sibling_rule,
+        word_before,
+        word_after,
+        tag_before,
+        tag_after,
+        width_before,
+        width_after,
+        governor_word,
+        governor_tag,
+        sibling_head,
+    ),
 )
 """The features of Cohen, Stratos, Collins, Foster & Ungar (2013), section 4.1, and a few more."""
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.checks import expect
-from inout._core.errors import ArgumentError
 from inout.latent.layout import Layout
 from inout.latent.model import LPCFG
 from inout.latent.spectral.vectors import NodeVectors
@@ -46,8 +45,7 @@ class Shrinkage:
 
     def __post_init__(self) -> None:
         for name in ("first", "second", "third"):
-            if not getattr(self, name) >= 0:
-                raise ArgumentError(name, f"must be at least 0. Got {getattr(self, name)}")
+            expect(getattr(self, name) >= 0, name, "must be at least 0", getattr(self, name))
         expect(0 <= self.forgetting <= 1, "forgetting", "must be from 0 to 1", self.forgetting)
 
 

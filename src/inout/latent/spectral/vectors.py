@@ -39,14 +39,11 @@ class Projecting:
     def __post_init__(self) -> None:
         at_least("latent", self.latent, 1)
         for name in ("threshold", "fewest", "support"):
-            if not getattr(self, name) >= 0:
-                raise ArgumentError(name, f"must be at least 0. Got {getattr(self, name)}")
+            expect(getattr(self, name) >= 0, name, "must be at least 0", getattr(self, name))
         expect(self.threshold < 1, "threshold", "must be below 1", self.threshold)
-        if self.scaling is not None and not self.scaling >= 0:
-            raise ArgumentError("scaling", f"must be at least 0, or None. Got {self.scaling}")
-        expect(
-            self.worst_condition >= 1, "worst_condition", "must be at least 1", self.worst_condition
-        )
+        scaling, worst = self.scaling, self.worst_condition
+        expect(scaling is None or scaling >= 0, "scaling", "must be at least 0, or None", scaling)
+        expect(worst >= 1, "worst_condition", "must be at least 1", worst)
 
 
 @dataclass(frozen=True, eq=False)
