@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from inout import Forest
 from inout.forest.assembly import assemble
-from inout.forest.labels import NumberLabels
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +32,7 @@ class Edges:
             {"axioms": torch.from_numpy(self.log_weights)},
             np.arange(len(self.log_weights)),
             np.array([self.num_items - 1]),
-            NumberLabels(self.num_items),
+            range(self.num_items),
         )
         return Forest(**fields)
 

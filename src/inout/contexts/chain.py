@@ -121,7 +121,9 @@ class ContextChain(LabelSequence):
                 context = contexts.contexts[number]
                 places.append((i, number, label))
                 value = score(i, context, label)
-                values.append(value if isinstance(value, Tensor) else _number(value))
+                if not isinstance(value, Tensor):
+                    value = torch.tensor(value, dtype=torch.float64)
+                values.append(value)
                 if i + 1 < n:
                     after = contexts.refine(context, label, before[i + 1])
                     successors[places[-1]] = before[i + 1].numbers[after]
@@ -327,7 +329,3 @@ class ContextChain(LabelSequence):
             labels=self._lattice.names,
             single_goal=not self.batch_shape,
         )
-
-
-def _number(value: float) -> Tensor:
-    return torch.tensor(value, dtype=torch.float64)

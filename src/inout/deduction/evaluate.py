@@ -147,18 +147,14 @@ def _take_apart(
     bindings.select(fits, keep)
 
 
-def _drop_unwanted(bindings: Bindings, keep: frozenset[str]) -> None:
-    bindings.columns = {name: c for name, c in bindings.columns.items() if name in keep}
-
-
 def _bind_or_test(
     bindings: Bindings, variable: Variable, value: Codes, keep: frozenset[str]
 ) -> None:
     if variable.name in bindings.columns:
         bindings.select(bindings.columns[variable.name] == value, keep)
         return
-    bindings.columns[variable.name] = value
-    _drop_unwanted(bindings, keep)
+    columns = bindings.columns | {variable.name: value}
+    bindings.columns = {name: column for name, column in columns.items() if name in keep}
 
 
 def _spread(value: NDArray[Any] | np.generic, bindings: Bindings) -> NDArray[Any]:
@@ -197,5 +193,5 @@ def _refuse_large(values: NDArray[Any] | np.number[Any], expression: BinaryOpera
     if np.any(np.abs(values) >= INTEGER_LIMIT):
         raise GroundingError(
             f"{expression} ({expression.position}) leaves the range of integers, ±2**40; "
-            "does a rule count without end?"
+            "is a recursive rule missing a bound?"
         )

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from inout._core.errors import ArgumentError, GroundingError, Remedy
+from inout._core.lazy import LazySequence
 from inout.deduction.engine import JoinTooLargeError
 from inout.deduction.evaluate import evaluate_rule
 from inout.deduction.facts import Facts, Vocabulary
@@ -28,7 +29,6 @@ from inout.deduction.relation import Beam, EdgeChunk, Part, Relation, View
 from inout.deduction.syntax import Atom, ParsedProgram, Rule
 from inout.forest import Forest, Item
 from inout.forest.assembly import assemble
-from inout.forest.labels import LazyLabels
 from inout.kernels.math.interning import RowTable
 
 Progress = Callable[[int, int], None]  # items so far, edges so far
@@ -139,7 +139,7 @@ class Grounding:
                 label = self._label(newest, len(newest) - 1)
                 raise GroundingError(
                     f"still deriving new items after {self.limits.rounds:,} rounds, the newest "
-                    f"{label} (does a rule count without end?)",
+                    f"{label} (is a recursive rule missing a bound?)",
                     remedy=Remedy.LARGER_MAX_ROUNDS,
                 )
 
@@ -310,7 +310,7 @@ def _alike(facts: Mapping[str, Facts]) -> dict[str, torch.Tensor]:
     } or {"facts": torch.zeros(0, dtype=dtype)}
 
 
-class GroundLabels(LazyLabels):
+class GroundLabels(LazySequence[Hashable]):
     """Labels of a grounded program's items: axioms first, then relation by relation."""
 
     def __init__(self, grounding: Grounding, offsets: list[int]) -> None:
@@ -325,8 +325,7 @@ class GroundLabels(LazyLabels):
     def __len__(self) -> int:
         return self._size
 
-    def label(self, index: int) -> Hashable:
-        """The ground term of item `index`."""
+    def _made(self, index: int) -> Hashable:
         place = int(np.searchsorted(self._firsts, index, side="right")) - 1
         return self._grounding._label(self._relations[place], index - int(self._firsts[place]))
 

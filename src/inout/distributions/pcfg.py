@@ -131,7 +131,8 @@ class PCFG(TreeDistribution):
         whole = {n: v.expand(-1, b, *self._part_shapes[n]) for n, v in values.items()}
         # Shared values are multiplied with the rules once.
         own = values["rules"][:, : 1 if _same_for_all(values["rules"]) else b]
-        rules = own.expand(-1, -1, *self._part_shapes["rules"]) if _matters(own) else None
+        matters = own.requires_grad or bool(own.any())
+        rules = own.expand(-1, -1, *self._part_shapes["rules"]) if matters else None
         functions = whole["root"], rules, whole["preterminals"]
         given, lengths = self._flat(self.potentials)[:3], self.lengths.reshape(-1)
         return generating_function(lanes, given, lengths, functions, shift)
@@ -278,11 +279,6 @@ class PCFG(TreeDistribution):
             groups.append((heads.reshape(-1), [own.reshape(-1), below.reshape(-1)]))
             groups.append((np.repeat(goals[e], nt), [root[e], betas[e, 0, length - 1]]))
         return groups
-
-
-def _matters(values: Tensor) -> bool:
-    """Whether values are not all 0, or may change."""
-    return values.requires_grad or bool(values.any())
 
 
 def _same_for_all(values: Inexact[Tensor, "k b ..."]) -> bool:

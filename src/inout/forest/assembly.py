@@ -57,7 +57,7 @@ def _chain_offsets(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 def batch(forests: Sequence[Forest]) -> Forest:
-    """One forest holding all the given ones side by side; see `Forest.batch`."""
+    """The disjoint union of forests; see `Forest.batch`."""
     if not forests:
         raise ForestError("a batch needs at least one forest")
     if any(f.goal_of_item is None and not f.single_goal for f in forests):
@@ -111,7 +111,7 @@ def batch(forests: Sequence[Forest]) -> Forest:
 
 
 def _merge_relations(forests: Sequence[Forest]) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    """Relations of the same name chained, and every axiom's row in them, forest by forest."""
+    """Relations concatenated by name, and the row of each axiom in them."""
     names = list(dict.fromkeys(name for f in forests for name in f.relations))
     parts: dict[str, list[torch.Tensor]] = {name: [] for name in names}
     starts: list[dict[str, int]] = []
@@ -138,14 +138,9 @@ def restrict(forest: Forest, keep: NDArray[np.bool_]) -> Forest:
     arrays = forest.arrays
     lengths = np.diff(arrays.tail_offsets)
     tail_offsets = np.concatenate([[0], np.cumsum(lengths[keep])])
+    tails = arrays.tails[np.repeat(keep, lengths)]
     is_axiom = np.arange(arrays.num_items) < arrays.num_axioms
-    ordered = order_forest(
-        arrays.heads[keep],
-        tail_offsets,
-        arrays.tails[np.repeat(keep, lengths)],
-        is_axiom,
-        arrays.goals,
-    )
+    ordered = order_forest(arrays.heads[keep], tail_offsets, tails, is_axiom, arrays.goals)
     assert isinstance(ordered, tuple), "edges of an acyclic forest cannot form a cycle"
     smaller, old = ordered
     kept = torch.from_numpy(old.astype(np.int64))

@@ -33,7 +33,7 @@ def viterbi(forest: Forest, weights: NDArray[np.float64] | None = None) -> Score
 
 
 def kbest(forest: Forest, goal: int, k: int, best: ScoredForest | None = None) -> Derivations:
-    """The k heaviest derivations of an item; `best` saves a pass where there are many goals."""
+    """The k heaviest derivations of an item; `best` saves a pass if there are many goals."""
     log_weights, offsets, edges = kernel.kbest(best or viterbi(forest), goal, k)
     return Derivations(forest, goal, offsets, edges, log_weights)
 
@@ -41,8 +41,8 @@ def kbest(forest: Forest, goal: int, k: int, best: ScoredForest | None = None) -
 def derivations(forest: Forest, goal: int) -> Iterator[Derivation]:
     """All derivations of an item in decreasing weight.
 
-    Asks for twice as many each time: a k-best list is a prefix of every longer one, so the whole
-    costs at most twice its last request.
+    k doubles each time: a k-best list is a prefix of every longer one, so the total cost is at
+    most twice that of the last list.
     """
     done, k, best = 0, 16, viterbi(forest)
     while True:

@@ -96,12 +96,10 @@ class Derivations(LazySequence[Derivation]):
         self.offsets, self.edges = offsets, edges
         if log_weights is None:
             weights = forest.log_weights.detach().double().cpu().numpy()
-            log_weights = self._sum_over_nodes(np.pad(weights, (0, self._num_derived)))
+            log_weights = self._sum_over_nodes(
+                np.pad(weights, (0, forest.num_items - len(weights)))
+            )
         self.log_weights = log_weights
-
-    @property
-    def _num_derived(self) -> int:
-        return self.forest.arrays.num_items - self.forest.arrays.num_axioms
 
     def _sum_over_nodes(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sum of `values` [v] over the nodes of each derivation."""

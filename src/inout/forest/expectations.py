@@ -65,10 +65,10 @@ def _numbers(name: str, values: Any, like: Tensor) -> Tensor:
 def _for_each_goal(
     forest: Forest, per_item: Callable[[Tensor], Float[Tensor, " v"]]
 ) -> Float[Tensor, "*g"]:
-    """Sums over items, goal by goal, of `per_item(goals)`, which is additive over goals.
+    """For each goal the sum over items of `per_item(goals)`, which is additive over goals.
 
-    One pass serves all goals of a batch, because each item belongs to one of them; goals that
-    share items need a pass each.
+    One pass serves all goals of a batch, whose items belong to one goal each; goals that share
+    items need a pass each.
     """
     goals = forest.goal_items
     if forest.goal_of_item is not None:
@@ -88,7 +88,7 @@ def expectation(forest: Forest, f: Any) -> Float[Tensor, "*g"]:
 
 
 def _weigh(counts: Tensor, values: Tensor) -> Tensor:
-    """counts * values where the count is not zero (0 times -inf is 0 here)."""
+    """counts * values, with 0 * -inf = 0."""
     return counts * torch.where(counts == 0, 0.0, values)
 
 

@@ -113,7 +113,7 @@ def to_graphviz(forest: Forest) -> str:
 
 
 def as_graph(forest: Forest, max_items: int = MOST_ITEMS) -> Graph:
-    """The part of the forest met first from the goals along its likeliest edges."""
+    """The likeliest part of the forest, by best-first search from the goals."""
     arrays = forest.arrays
     counts, posteriors = item_and_edge_posteriors(forest)
     shown = _likeliest_items(arrays, posteriors, max_items)
@@ -148,7 +148,7 @@ def _likeliest_edges(arrays: ForestArrays, posteriors: NDArray[np.float64], item
 def _likeliest_items(
     arrays: ForestArrays, posteriors: NDArray[np.float64], max_items: int
 ) -> list[int]:
-    """At most `max_items` items, best first search from the goals, in topological order."""
+    """At most `max_items` items by best-first search from the goals, in topological order."""
     waiting = [(-np.inf, goal) for goal in arrays.goals.tolist()]
     found: set[int] = set()
     while waiting and len(found) < max_items:

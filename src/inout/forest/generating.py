@@ -52,10 +52,10 @@ def _is_complex(f: Any, values: Tensor) -> bool:
 
 
 class _Rows:
-    """Values of items as rows [b n], one for each goal, and back again.
+    """Values of items as one row [b n] for each goal, and the inverse.
 
-    Where goals share no items a row has the items of its own goal, so that all rows are one pass;
-    otherwise each has all items, and is a pass of its own.
+    If goals share no items, a row holds the items of its goal, and one pass serves all goals;
+    otherwise each row holds all items and needs a pass of its own.
     """
 
     def __init__(self, forest: Forest) -> None:
@@ -131,7 +131,7 @@ def generating_function(
 
 
 def _size(forest: Forest, rows: _Rows) -> int:
-    """How many derived items a derivation has: the largest mean over the goals."""
+    """The expected number of derived items in a derivation, the largest over the goals."""
     with torch.no_grad():
         counts = forest._item_counts().double().cpu()
     counts[: forest.arrays.num_axioms] = 0.0

@@ -35,18 +35,7 @@ def format_value(value: Hashable) -> str:
     return str(value)
 
 
-class LazyLabels(LazySequence[Hashable]):
-    """Base of label sequences that compute one label at a time."""
-
-    def label(self, index: int) -> Hashable:
-        """The label of item `index`, 0 <= index < len."""
-        raise NotImplementedError
-
-    def _made(self, index: int) -> Hashable:
-        return self.label(index)
-
-
-class BlockLabels(LazyLabels):
+class BlockLabels(LazySequence[Hashable]):
     """Items numbered block by block: item number (i, j, …) of a block is called name(i, j, …)."""
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -64,28 +53,13 @@ class BlockLabels(LazyLabels):
         numbers: NDArray[np.int64] = self._firsts[name] + np.arange(prod(shape)).reshape(shape)
         return numbers
 
-    def label(self, index: int) -> Hashable:
-        """The name of the item's block, and its place there."""
+    def _made(self, index: int) -> Hashable:
         name = [name for name, first in self._firsts.items() if first <= index][-1]
         place = np.unravel_index(index - self._firsts[name], self.shapes[name])
         return Item(name, tuple(int(x) for x in place))
 
 
-class NumberLabels(LazyLabels):
-    """Items called by their numbers."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-
-    def __len__(self) -> int:
-        return self._size
-
-    def label(self, index: int) -> Hashable:
-        """The number itself."""
-        return index
-
-
-class SelectedLabels(LazyLabels):
+class SelectedLabels(LazySequence[Hashable]):
     """Some labels of another sequence, in another order."""
 
     def __init__(self, labels: Sequence[Hashable], chosen: np.ndarray) -> None:
@@ -94,8 +68,7 @@ class SelectedLabels(LazyLabels):
     def __len__(self) -> int:
         return len(self._chosen)
 
-    def label(self, index: int) -> Hashable:
-        """The label of the chosen item."""
+    def _made(self, index: int) -> Hashable:
         return self._labels[int(self._chosen[index])]
 
 
@@ -110,7 +83,7 @@ class BatchedItem:
         return f"{self.element}:{self.item}"
 
 
-class BatchLabels(LazyLabels):
+class BatchLabels(LazySequence[Hashable]):
     """Labels of a disjoint union: which forest, which item."""
 
     def __init__(
@@ -121,7 +94,6 @@ class BatchLabels(LazyLabels):
     def __len__(self) -> int:
         return len(self._elements)
 
-    def label(self, index: int) -> Hashable:
-        """The item with the number of its forest."""
+    def _made(self, index: int) -> Hashable:
         element = int(self._elements[index])
         return BatchedItem(element, self._parts[element][int(self._places[index])])

@@ -121,7 +121,9 @@ def offspring_radius(grammar: Grammar) -> float:
     >>> offspring_radius(Grammar.from_text("S -> S S [0.4] | 'a' [0.6]"))
     0.8
     """
-    matrix = offspring(grammar.rules, _weights(grammar))
+    with np.errstate(over="ignore"):
+        weights = np.minimum(np.exp(grammar.numpy_log_weights), np.finfo(np.float64).max)
+    matrix = offspring(grammar.rules, weights)
     live = np.flatnonzero(_live(grammar))
     return spectral_radius(matrix[live][:, live])
 
@@ -136,22 +138,11 @@ def consistency(grammar: Grammar, tolerance: float = TOLERANCE) -> Consistency:
     with_tree = structure.productive(table, grammar.numpy_log_weights > -np.inf)
     leaking = _named(grammar, live & ~with_tree)
     wrong = improper(grammar, tolerance)
-    has_rules = structure.defined(table)
-    proper = not any(
-        name in wrong
-        for name, alive, defined in zip(grammar.nonterminals, live, has_rules, strict=True)
-        if alive and defined
-    )
+    proper = not any(name in wrong for name in _named(grammar, live & structure.defined(table)))
     radius = offspring_radius(grammar)
-    consistent: bool | None
-    if not proper:
+    consistent: bool | None = not leaking and radius < 1
+    if not proper or (not leaking and abs(radius - 1) <= _CRITICAL):
         consistent = None
-    elif leaking:
-        consistent = False
-    elif abs(radius - 1) <= _CRITICAL:
-        consistent = None
-    else:
-        consistent = radius < 1
     return Consistency(proper, radius, leaking, consistent)
 
 
@@ -179,11 +170,6 @@ def expected(grammar: Grammar) -> Expectations:
     (4.0, 4.0, 2.2493)
     """
     return expectations(grammar.rules, grammar.normalised().numpy_log_weights)
-
-
-def _weights(grammar: Grammar) -> NDArray[np.float64]:
-    with np.errstate(over="ignore"):
-        return np.minimum(np.exp(grammar.numpy_log_weights), np.finfo(np.float64).max)
 
 
 def _live(grammar: Grammar) -> NDArray[np.bool_]:

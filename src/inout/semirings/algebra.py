@@ -89,7 +89,7 @@ class Algebra(TensorSemiring):
         return x
 
     def ratio(self, x: Inexact[Tensor, "n ..."]) -> Inexact[Tensor, "n ..."]:
-        """Every element divided by its weight; not a number where the weight is 0."""
+        """Every element divided by its weight; NaN where the weight is 0."""
         return x / self.weight(x)[(..., *[None] * len(self.shape))]
 
 

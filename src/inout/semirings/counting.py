@@ -1,4 +1,4 @@
-"""The counting semiring: how many derivations, never a rounded number."""
+"""The counting semiring: exact numbers of derivations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Counting(Semiring[Counts]):
 
     With `exact` a batch is a numpy object array [n] of Python integers, which have no bound.
     Without, it is an int64 tensor [n] on `device`: much faster, and every result from 2⁶³ on
-    raises `CountOverflowError` instead of wrapping round.
+    raises `CountOverflowError` instead of wrapping around.
 
     >>> import torch
     >>> counting = Counting()
@@ -89,7 +89,7 @@ def _checked_times(x: Int[Tensor, " n"], y: Int[Tensor, " n"]) -> Int[Tensor, " 
 def _checked_sum(
     x: Int[Tensor, " n"], index: Int[Tensor, " n"], size: int
 ) -> Int[Tensor, " {size}"]:
-    # A sum of many counts can wrap round more than once and look innocent. The sums of the upper
+    # A sum of many counts can wrap around more than once and go unnoticed. The sums of the upper
     # and lower 32 bits cannot wrap (for fewer than 2³¹ rows) and say what the true total is.
     zero = x.new_zeros(size)
     low = zero.index_add(0, index, x & 0xFFFFFFFF)

@@ -119,11 +119,11 @@ class Jet(TensorSemiring):
         return torch.where(first, self._spread(constant.to(x)), x)
 
     def _spread(self, x: Tensor) -> Tensor:
-        """[n] beside elements [n, …]."""
+        """x [n] with dimensions added to broadcast against elements [n, …]."""
         return x[(..., *[None] * len(self.orders))]
 
     def _means(self, u: Tensor, shares: Tensor, index: Tensor, size: int) -> Tensor:
-        """The linear terms of each sum, averaged; constants to autograd."""
+        """The weighted means of the linear terms of each sum, detached."""
         linear = sum(
             (self._unit(k) for k, order in enumerate(self.orders) if order), start=self.one(1)
         )

@@ -110,12 +110,12 @@ class Scaled(Semiring[ScaledElements]):
         return torch.where(empty, -torch.inf, total.to(log_mantissa.dtype))
 
     def ratio(self, x: ScaledElements) -> Inexact[Tensor, "n ..."]:
-        """Every element divided by its weight, in `base`; not a number where the weight is 0."""
+        """Every element divided by its weight, in `base`; NaN where the weight is 0."""
         return self.base.ratio(x.mantissa)
 
 
 def _normalised(mantissa: Tensor, exponent: Tensor) -> ScaledElements:
-    """mantissa · 2^exponent in the form that `ScaledElements` promises."""
+    """mantissa · 2^exponent in the normal form of `ScaledElements`."""
     largest = mantissa.detach().abs()
     if largest.dim() > 1:
         largest = largest.flatten(1).amax(1)

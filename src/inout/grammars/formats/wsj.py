@@ -43,7 +43,8 @@ def read(source: Source, *, start: str | None, duplicates: Duplicates) -> Readin
             lhs = collector.nonterminal(fields[0])
             collector.rule(lhs, tuple(map(symbol, fields[2:-1])), weight, offset)
         elif fields:
-            if len(collector) == 0 and symbol == collector.nonterminal and _is_header(fields):
+            is_header = all(re.match("[^=]+=", field) for field in fields)
+            if len(collector) == 0 and symbol == collector.nonterminal and is_header:
                 _read_header(collector, line, offset)
             elif line.strip(" \t") == LEXICON and symbol == collector.nonterminal:
                 symbol = collector.terminal
@@ -51,10 +52,6 @@ def read(source: Source, *, start: str | None, duplicates: Duplicates) -> Readin
                 raise source.error(offset, _complaint(fields, line))
         offset += len(line) + 1
     return collector.reading(start, first_is_start=False)
-
-
-def _is_header(fields: list[str]) -> bool:
-    return all(re.match("[^=]+=", field) for field in fields)
 
 
 def _read_header(collector: Collector, line: str, offset: int) -> None:

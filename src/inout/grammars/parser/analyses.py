@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from inout._core.checks import at_least
+from inout._core.checks import at_least, expect
 from inout._core.errors import ArgumentError
 from inout._core.lazy import lazy_property
 from inout.grammars.derivations import rules_of, tree_of
@@ -182,14 +182,11 @@ class Analyses:
 
     def parse(self, method: str = "viterbi", label: Label | None = None) -> Parse:
         """The best tree by the given method: `best`, `max_rule` or `min_risk`."""
-        if method == "viterbi":
-            return self.best()
-        if method == "max_rule":
-            return self.max_rule()
+        choices = ", ".join(map(repr, METHODS))
+        expect(method in METHODS, "method", f"must be one of {choices}", method)
         if method == "min_risk":
             return self.min_risk(label)
-        choices = ", ".join(map(repr, METHODS))
-        raise ArgumentError("method", f"must be one of {choices}. Got {method!r:.80}")
+        return self.best() if method == "viterbi" else self.max_rule()
 
     def best(self) -> Parse:
         """The tree with the largest weight (Viterbi)."""

@@ -29,20 +29,16 @@ def count(form: NormalForm, compiled: Compiled) -> Number:
 
     def ways(endless: int) -> NDArray[np.object_]:
         """The numbers of ways, with a number for the endless ones; by cell where they differ."""
-        both = [np.array(_finite(x, endless), dtype=object) for x in (chains, barred)]
-        if compiled.barred is None:
-            return both[0]
-        return np.where(compiled.barred[:, None], both[1], both[0])
+        free, few = (
+            np.array([endless if x == math.inf else int(x) for x in found], dtype=object)
+            for found in (chains, barred)
+        )
+        return free if compiled.barred is None else np.where(compiled.barred[:, None], few, free)
 
     once = count_trees(passes, unary=ways(1))[0]
     if math.inf in chains and count_trees(passes, unary=ways(2))[0] != once:
         return math.inf  # a tree has a chain that has no end
     return once
-
-
-def _finite(chains: list[Number], endless: int) -> list[int]:
-    """The numbers of ways, with another number for the endless ones."""
-    return [endless if x == math.inf else int(x) for x in chains]
 
 
 def null_counts(form: NormalForm) -> list[Number]:

@@ -39,7 +39,7 @@ class Binarisation(RuleTransform):
 
     def log_weights(self, old: Float[Tensor, "*c r"]) -> Float[Tensor, "*c k"]:
         extra = len(self.table) - len(self.source)
-        return old if extra == 0 else _padded(old, extra)
+        return old if extra == 0 else pad(old, (0, extra))
 
     def best_log_weights(self, old: Vector) -> Vector:
         return np.concatenate([old, np.zeros(len(self.table) - len(self.source))])
@@ -89,7 +89,3 @@ class _Symbols:
             name += "'"
         self._taken.add(name)
         return name
-
-
-def _padded(old: Tensor, extra: int) -> Tensor:
-    return pad(old, (0, extra))

@@ -200,7 +200,7 @@ class UnaryClosure:
         if bool((x > 1e-12).any()):
             raise ArgumentError(
                 None,
-                "there must be a best tree. Cycles of unary rules make trees better without end: "
+                "there is no best tree: cycles of unary rules have weights above 1: "
                 + self._cycle_names(),
             )
         return torch.zeros_like(x)

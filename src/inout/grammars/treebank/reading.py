@@ -155,9 +155,8 @@ class _Reader:
             what = f"the bracket of {name} holds nothing" if name else "the bracket is empty"
             raise self.error(what, self.line, self.number, column)
         if not node.label() and len(self.stack) > 1:
-            raise self.error(
-                "the bracket that ends here has no label", self.line, self.number, column
-            )
+            what = "the bracket that ends here has no label"
+            raise self.error(what, self.line, self.number, column)
         # A word that came after something else was refused on the spot.
         if len(node) > 1 and not self.untagged and isinstance(node[0], str):
             raise self.error(_untagged(node[0]), *self.loose[len(self.stack)])

@@ -10,7 +10,7 @@ program evalb of Sekine & Collins 1997).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Literal, TypeVar
@@ -141,7 +141,8 @@ class Scores:
 
     def up_to(self, length: int) -> Scores:
         """The scores of the sentences of at most this many words, punctuation included."""
-        return self._where(lambda sentence: sentence.length <= length)
+        short = tuple(sentence for sentence in self.sentences if sentence.length <= length)
+        return Scores(short, self.count_failures)
 
     def by_length(self, width: int = 10) -> dict[tuple[int, int], Scores]:
         """The scores of sentences of 1 to `width` words, of the next `width` lengths, and so on.
@@ -193,17 +194,12 @@ class Scores:
             )
             for line in cells
         ]
-        return "\n".join([*lines, "", self._crossing_line()])
-
-    def _crossing_line(self) -> str:
-        return (
+        crossing = (
             f"crossing brackets a sentence: {self.average_crossing:.2f}; "
             f"none in {_percent(self.no_crossing)} %, "
             f"at most two in {_percent(self.two_or_less_crossing)} %"
         )
-
-    def _where(self, wanted: Callable[[SentenceScore], bool]) -> Scores:
-        return Scores(tuple(filter(wanted, self.sentences)), self.count_failures)
+        return "\n".join([*lines, "", crossing])
 
     def _parsed(self) -> list[SentenceScore]:
         return [sentence for sentence in self.sentences if sentence.status == "parsed"]

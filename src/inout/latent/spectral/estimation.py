@@ -134,7 +134,7 @@ def _node_weights(trees: SkeletalTrees, weights: Vector | None) -> Vector:
 
 @contextmanager
 def _bar(shown: bool, total: int) -> Iterator[Callable[[int], None]]:
-    """A function that shows how many nodes are done, as a bar where stderr is a terminal."""
+    """A callback for the number of nodes done: a progress bar if stderr is a terminal."""
     # Imported here for the sake of start-up: few need a bar.
     from rich.console import Console
     from rich.progress import Progress

@@ -44,7 +44,7 @@ class Features:
         return Features(self.inside, {**self.outside, **functions})
 
     def without(self, *names: str) -> Features:
-        """These but for the functions of some names."""
+        """These without the functions of some names."""
         unknown = set(names) - set(self.inside) - set(self.outside)
         if unknown:
             raise ArgumentError("names", f"must be of features. Got {', '.join(sorted(unknown))}")
@@ -67,7 +67,7 @@ def pair(first: Numbers, second: Numbers) -> Numbers:
 
 
 def _ranked(numbers: Numbers, fires: NDArray[np.bool_]) -> Numbers:
-    """The numbers where they matter, or their ranks where products of them could overflow."""
+    """The numbers where `fires`, or their ranks if products of them could overflow."""
     wide = np.where(fires, numbers, 0).astype(np.int64)
     if wide.max(initial=0) < 1 << 31:
         return wide
@@ -75,7 +75,7 @@ def _ranked(numbers: Numbers, fires: NDArray[np.bool_]) -> Numbers:
 
 
 def both(first: FeatureFunction, second: FeatureFunction) -> FeatureFunction:
-    """The function that sees what two functions see, where both see something."""
+    """The conjunction of two feature functions; -1 where either is."""
     return lambda trees: pair(first(trees), second(trees))
 
 
@@ -227,7 +227,7 @@ def governor_word(trees: SkeletalTrees, table: HeadTable | None = None) -> Numbe
 
 
 def governor_tag(trees: SkeletalTrees, table: HeadTable | None = None) -> Numbers:
-    """The label above that word; 0 where the head of the sentence is below the node."""
+    """The tag of that word; 0 if the head of the sentence is below the node."""
     return 1 + _there(trees.labels, _governors(trees, table))
 
 
@@ -287,7 +287,7 @@ DEFAULT = Features(
 
 
 def _there(values: Numbers, nodes: Numbers) -> Numbers:
-    """The values at other nodes; -1 where there is none."""
+    """The values at other nodes; -1 if there is none."""
     return np.where(nodes >= 0, values[np.maximum(nodes, 0)], -1)
 
 
@@ -311,13 +311,13 @@ def _lengths(trees: SkeletalTrees) -> Numbers:
 
 
 def _positions(trees: SkeletalTrees, places: Numbers) -> Numbers:
-    """Where words of a node's sentence stand among the words of all trees."""
+    """Positions in each node's sentence as positions in the words of all trees."""
     firsts = np.concatenate([np.zeros(1, np.int64), np.cumsum((np.diff(trees.offsets) + 1) // 2)])
     return firsts[:-1][trees.trees] + places
 
 
 def _around(trees: SkeletalTrees, values: Numbers, places: Numbers) -> Numbers:
-    """1 + the value at a place of the sentence, 0 beyond its ends."""
+    """1 + the value at a position of the sentence, 0 outside it."""
     within = (places >= 0) & (places < _lengths(trees))
     return np.where(within, 1 + values[_positions(trees, np.where(within, places, 0))], 0)
 
@@ -325,9 +325,9 @@ def _around(trees: SkeletalTrees, values: Numbers, places: Numbers) -> Numbers:
 def _governors(trees: SkeletalTrees, table: HeadTable | None) -> Numbers:
     """The head of the lowest ancestor that has another head than the node; -1 if none has.
 
-    Which child supplies a head is decided by labels, so for a constituent this is decided outside
-    of it. What a new node of a binarised tree has to offer is decided inside of it, which outside
-    features must not see: it gets the governor of its constituent.
+    Labels alone decide which child supplies a head, so for a constituent this is known outside
+    of it. For a node that binarisation added it depends on the inside, which outside features
+    must not see: such a node gets the governor of its constituent.
     """
     heads, up = head_leaves(trees, table), trees.parents
     nodes = np.arange(len(up))
@@ -338,7 +338,7 @@ def _governors(trees: SkeletalTrees, table: HeadTable | None) -> Numbers:
 
 
 def _climb(steps: Numbers) -> Numbers:
-    """Where one ends that follows steps from node to node until one leads nowhere else."""
+    """The node that each one reaches by following steps to a fixed point."""
     while True:
         further = steps[steps]
         if (further == steps).all():

@@ -1,4 +1,4 @@
-"""Heads of constituents: the word that speaks for a node, by a table for Penn-style labels."""
+"""Head words of constituents, by a table of head rules for Penn labels."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from inout.latent.trees import SkeletalTrees
 
 Numbers = NDArray[np.int64]
 Side = Literal["left", "right"]
-# Wishes of a category, the dearest first: from which side to look, for which labels of children.
-Wishes = tuple[tuple[Side, str], ...]
+# Head rules of a category, by priority: the side to search from, and labels of children.
+HeadRules = tuple[tuple[Side, str], ...]
 
 _VERBS = "VBD VBN MD VBZ VB VBG VBP TO VP"
 _NOUNS = "NN NNS NNP NNPS NX POS JJR"
 
-PENN: Mapping[str, Wishes] = {
+PENN: Mapping[str, HeadRules] = {
     "ADJP": (("left", "NNS QP NN $ ADVP JJ VBN VBG ADJP JJR NP JJS DT FW RBR RBS SBAR RB"),),
     "ADVP": (("right", "RB RBR RBS FW ADVP TO CD JJR JJ IN NP JJS NN"),),
     "CONJP": (("right", "CC RB IN"),),
@@ -54,27 +54,26 @@ PENN: Mapping[str, Wishes] = {
 }
 """After the table of Collins (1999), appendix A."""
 
-_UNWANTED = 1 << 20  # even: the right one wins a tie
+_UNWANTED = 1 << 20  # even: ties go to the right child
 
 
 @dataclass(frozen=True)
 class HeadTable:
-    """Which child is the head: the one most wanted by its parent's category.
+    """Which child is the head: the one of the highest priority for its parent's category.
 
-    Labels of collapsed chains and of new nodes of binarised trees are understood: S+VP is an S to
-    its parent and a VP to its children, and the candidates below NP|<> stand for election in the
-    NP above it, so that the head is that of the tree before it was binarised. Where no child is
-    wanted, the rightmost one is the head, as everywhere below a category without wishes. In a wish
-    of NP, NX and WHNP that is looked up from the right, all labels are wanted equally and the last
-    such child wins; elsewhere labels that come earlier are wanted more.
+    Labels of collapsed chains and of nodes added by binarisation are understood: S+VP is an S to
+    its parent and a VP to its children, and the candidates below NP|<> compete in the NP above
+    it, so that the head is that of the tree before binarisation. If no rule applies, or the
+    category has none, the rightmost child is the head. In rules of NP, NX and WHNP all labels
+    have the same priority, and ties go to the side of the rule; elsewhere earlier labels win.
     """
 
-    wishes: Mapping[str, Wishes] = field(default_factory=lambda: PENN)
+    wishes: Mapping[str, HeadRules] = field(default_factory=lambda: PENN)
     equal: frozenset[str] = frozenset({"NP", "NX", "WHNP"})
 
     @cached_property
     def _grades(self) -> dict[str, dict[str, int]]:
-        """By category and label: how little it is wanted; odd where the left one wins a tie."""
+        """By category and label: its rank as a head, best first; odd if ties go to the left."""
         grades: dict[str, dict[str, int]] = {}
         for category, wishes in self.wishes.items():
             found: dict[str, int] = {}
@@ -88,7 +87,7 @@ class HeadTable:
         return grades
 
     def grade(self, category: str, label: str) -> int:
-        """How little a category wants a label as its head; odd where the left one wins a tie."""
+        """The rank of a label as head of a category, best first; odd if ties go to the left."""
         return self._grades.get(category, {}).get(label, _UNWANTED)
 
 
@@ -137,5 +136,5 @@ def _tables(skeleton: Skeleton, table: HeadTable) -> tuple[Numbers, NDArray[np.b
 
 
 def _base(name: str) -> str:
-    """The label that a new node of a binarised tree was made for."""
+    """The label of the node that was binarised."""
     return name.split("|<")[0]

@@ -33,8 +33,8 @@ class Shrinkage:
     grammar. Lexical rules and roots have means only. This is the idea of Cohen et al. (2013),
     section 3.2, arranged such that the total probability of all trees stays 1.
 
-    `forgetting` is a share that is lost at every node, however much is known: a node passes
-    1 - `forgetting` of what its outside tells of it on to its rule. Extreme combinations, whose
+    `forgetting` is a share that is lost at every node, whatever its count: a node passes
+    1 - `forgetting` of its outside information on to its rule. Extreme combinations, whose
     estimated probability may be negative, become less extreme.
     """
 
@@ -136,16 +136,16 @@ class _Means:
         return _Means(labels.astype(np.int64), counts, means)
 
     def mean(self, group: int, sizes: Numbers) -> Vector:
-        """The mean of a group, without the zeros behind it."""
+        """The mean of a group, without padding."""
         return self.means[group, : sizes[self.labels[group]]]
 
 
 def _shrunk_means(groups: list[_Means], constant: float) -> list[_Means]:
-    """The groups with means drawn towards those of all nodes of their label.
+    """The groups with means shrunk towards the mean of their label.
 
-    What that changes of the mean of a label is taken back from all of its groups alike. For Z this
-    keeps the sum of all parameters of a label, and so the total probability of all trees; for Y,
-    the expected vector of a label.
+    The change of a label's mean is then subtracted from all of its groups. For Z this preserves
+    the sum of a label's parameters, and so the total probability of all trees; for Y, a label's
+    expected vector.
     """
     labels = np.concatenate([group.labels for group in groups])
     counts = np.concatenate([group.counts for group in groups])
@@ -197,7 +197,7 @@ def _product(means: Sequence[Vector]) -> Vector:
 
 
 def _mixed(means: Sequence[Vector], covariances: Sequence[Vector]) -> Vector:
-    """Each covariance of two times the mean of the third."""
+    """The sum of the covariances of pairs, each times the mean of the third."""
     return np.asarray(
         means[0][:, None, None] * covariances[0]
         + means[1][:, None] * covariances[1][:, None, :]
@@ -206,7 +206,7 @@ def _mixed(means: Sequence[Vector], covariances: Sequence[Vector]) -> Vector:
 
 
 def _forgotten(trees: SkeletalTrees, vectors: NodeVectors, weights: Vector, share: float) -> Vector:
-    """Z of all nodes, this share of the way to the mean of their label."""
+    """Z of all nodes, mixed with this share of the mean of their label."""
     if share == 0:
         return vectors.outside
     labels = np.arange(len(vectors.sizes))
@@ -215,7 +215,7 @@ def _forgotten(trees: SkeletalTrees, vectors: NodeVectors, weights: Vector, shar
 
 
 def _by_rule(trees: SkeletalTrees, inner: Numbers) -> Iterator[tuple[int, Numbers]]:
-    """The binary rules that nodes have, each with its nodes."""
+    """Each binary rule in use, with its nodes."""
     order = inner[np.argsort(trees.rules[inner], kind="stable")]
     rules, firsts = np.unique(trees.rules[order], return_index=True)
     bounds = [*firsts.tolist(), len(order)]

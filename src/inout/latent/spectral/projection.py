@@ -67,7 +67,7 @@ def feature_matrix(
 class CrossMoments:
     """Ω = E[φ ψᵀ] [d e], or the covariance E[φ ψᵀ] - E[φ] E[ψ]ᵀ, as products with matrices.
 
-    It is never formed unless it is small: φ and ψ are sparse, it need not be.
+    It is formed only if it is small: φ and ψ are sparse, but it need not be.
     """
 
     phi: Matrix  # [n d]

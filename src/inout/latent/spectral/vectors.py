@@ -25,7 +25,7 @@ _ROUNDING = 1e-10
 
 @dataclass(frozen=True)
 class Projecting:
-    """How the vectors of nodes are found; see `spectral` for what the fields mean."""
+    """How the vectors of nodes are computed; `fit_spectral` explains the fields."""
 
     latent: int = 16
     threshold: float = 0.0
@@ -48,9 +48,9 @@ class Projecting:
 
 @dataclass(frozen=True, eq=False)
 class Conditioning:
-    """What decided the number of latent values of each nonterminal, and how well they are told.
+    """What determined the number of latent values of each nonterminal, and their conditioning.
 
-    A nonterminal gets `wanted` values at most. `supported` is what its nodes are enough for,
+    A nonterminal gets `wanted` values at most. `supported` is the number that its nodes support,
     `ranked` how many singular values are above the threshold. `conditions` is the ratio of the
     largest to the smallest singular value of Σ as projected; `repaired` is how many directions
     were dropped because it was worse than allowed.
@@ -88,9 +88,9 @@ def node_vectors(
     generator: torch.Generator | None = None,
     tell: Callable[[int], None] = lambda nodes: None,
 ) -> NodeVectors:
-    """The vectors of all nodes; `weights` [v] are those of nodes.
+    """The vectors of all nodes of weight `weights` [v].
 
-    `tell` hears how many nodes are done, label after label.
+    `tell` is called with the number of nodes done, label by label.
     """
     count = len(trees.skeleton.nonterminals)
     order = np.argsort(trees.labels, kind="stable")
@@ -132,7 +132,7 @@ def node_vectors(
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """The vectors of the nodes of one label, and how they came about."""
+    """The vectors of the nodes of one label, and their conditioning."""
 
     inside: Vector  # [n m]
     outside: Vector  # [n m]
@@ -144,7 +144,7 @@ class _Found:
 
 
 def _most_values(totals: Any, how: Projecting) -> int:
-    """The most values that a label may have, given the weight of its nodes; of several labels."""
+    """The maximum number of values of any of several labels, given the weights of their nodes."""
     if how.support == 0:
         return how.latent
     return int(min(how.latent, max(1.0, np.max(totals, initial=0.0) // how.support)))
@@ -180,9 +180,9 @@ def _of_label(
 
 
 def _rank(values: Vector, share: float, moments: CrossMoments) -> int:
-    """How many singular values are above a share of the largest, which itself is not noise.
+    """How many singular values are above a share of the largest, if that is no rounding error.
 
-    Without the constant, a label that tells nothing would have nothing but rounding errors.
+    Centred features of a label that carry no information have nothing but rounding errors.
     """
     if not len(values):
         return 0
@@ -202,7 +202,7 @@ def _balanced(
 
     Any basis gives the same grammar (theorem 1); this one shares the size of Σ⁻¹ between both
     sides. Directions in which Σ is smaller than `1 / worst` of its largest singular value are
-    dropped: the inverse would be made of noise there.
+    dropped: the inverse would be noise there.
     """
     left, values, right = np.linalg.svd((y * shares[:, None]).T @ z)
     kept = int((values * worst >= values[0]).sum()) if len(values) and values[0] > 0 else 0
@@ -214,7 +214,7 @@ def _balanced(
 def _keys(
     trees: SkeletalTrees, functions: Mapping[str, FeatureFunction], order: Numbers
 ) -> Iterator[Numbers]:
-    """What each function saw at the nodes, in an order."""
+    """The keys that each function gives the nodes, in this order."""
     for name, function in functions.items():
         keys = np.asarray(function(trees))
         if keys.shape != trees.labels.shape or keys.dtype.kind not in "iu":
