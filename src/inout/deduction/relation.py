@@ -1,4 +1,4 @@
-"""`Relation`: the rows of a relation while a program is grounded; `Beam`: the heaviest."""
+"""`Relation`: the rows of a relation while a program is grounded; `Beam`: which of them stay."""
 
 from __future__ import annotations
 

@@ -252,37 +252,15 @@ def _named(*functions: Callable[..., Numbers]) -> dict[str, FeatureFunction]:
 
 DEFAULT = Features(
     inside=_named(
-        rule,
-        left_label,
-        right_label,
-        left_rule,
-        right_rule,
-        head_word,
-        head_tag,
-        span_length,
-        first_word,
-        last_word,
-        first_tag,
-        last_tag,
-        suffix,
+        rule, left_label, right_label, left_rule, right_rule, head_word, head_tag,
+        span_length, first_word, last_word, first_tag, last_tag, suffix,
     ),
     outside=_named(
-        parent_rule,
-        grandparent_rule,
-        ancestors,
-        sibling_label,
-        sibling_rule,
-        word_before,
-        word_after,
-        tag_before,
-        tag_after,
-        width_before,
-        width_after,
-        governor_word,
-        governor_tag,
-        sibling_head,
+        parent_rule, grandparent_rule, ancestors, sibling_label, sibling_rule,
+        word_before, word_after, tag_before, tag_after, width_before, width_after,
+        governor_word, governor_tag, sibling_head,
     ),
-)
+)  # fmt: skip
 """The features of Cohen, Stratos, Collins, Foster & Ungar (2013), section 4.1, and a few more."""
 
 
