@@ -55,7 +55,7 @@ def sample_trees(
             )
         level, labels, states = choices.level(labels, states, source)
         levels.append(level)
-    return _in_preorder(layout, n, levels)
+    return _in_preorder(layout, levels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,10 +101,8 @@ class _Choices:
             raise ArgumentError(
                 "parameters", f": every value that is met must have rules. Got none for {name}"
             )
-        shape = (len(states),)
-        uniform = torch.rand(
-            shape, generator=generator, dtype=torch.float64, device=generator.device
-        )
+        device = generator.device
+        uniform = torch.rand(len(states), generator=generator, dtype=torch.float64, device=device)
         # Strictly below the upper bound, so that what is found has a positive probability.
         targets = np.minimum(lows + uniform.cpu().numpy() * (highs - lows), np.nextafter(highs, 0))
         places = np.searchsorted(self.sums, targets, side="right") - 1
@@ -138,7 +136,7 @@ class _Choices:
         return f"value {value} of {self.layout.skeleton.nonterminals[a]}"
 
 
-def _in_preorder(layout: Layout, n: int, levels: list[_Level]) -> SkeletalTrees:
+def _in_preorder(layout: Layout, levels: list[_Level]) -> SkeletalTrees:
     """The trees of all levels, each node in its place."""
     sizes: list[Numbers] = []  # of the subtrees of each level, the lowest first
     below = np.zeros((0, 2), np.int64)

@@ -28,7 +28,7 @@ def most_recalled(
     """
     n = len(words)
     names, values, rest = _by_label(marginals, n, label)
-    tags, bare = _tags(marginals, words, label)
+    tags, bare = _tags(marginals, label)
     for (name, place), value in tags.items():
         if name in names:
             # A tag is drawn with its word, not as a constituent above it.
@@ -69,20 +69,14 @@ def most_recalled(
         if (i, j) == (0, n) and root_label is not None:
             over = [root_label, *(name for name in over if name != root_label)]
             # A sentence of one word may have its tag for a root.
-            if (
-                isinstance(inner[0], PlainTree)
-                and len(over) == n == 1
-                and inner[0].label() == over[0]
-            ):
-                over = []
+            tag = inner[0].label() if n == 1 and isinstance(inner[0], PlainTree) else None
+            over = [] if over == [tag] else over
         for name in reversed(over):
             inner = [PlainTree(name, inner)]
         below[i, j] = inner
     top = below[0, n]
-    root = top[0]
-    if len(top) == 1 and isinstance(root, PlainTree):
-        return root
-    return PlainTree(start, top)
+    root = top[0] if len(top) == 1 else None
+    return root if isinstance(root, PlainTree) else PlainTree(start, top)
 
 
 def _outer_first(
@@ -116,7 +110,7 @@ def _by_label(
 
 
 def _tags(
-    marginals: Marginals, words: list[str], label: Label | None
+    marginals: Marginals, label: Label | None
 ) -> tuple[dict[tuple[str, int], float], dict[int, float]]:
     """How likely each word is right below each label, and below none that counts."""
     tags: dict[tuple[str, int], float] = {}
