@@ -258,7 +258,7 @@ ABOVE = (
     Fault(
         "grammars-new-rules-with-a-weight",
         file="grammars/transforms/binarisation.py",
-        function="_padded",
+        function="Binarisation.log_weights",
         text="pad(old, (0, extra))",
         instead="pad(old, (0, extra), value=-0.5)",
         tests=("tests/oracle/test_grammar_transforms.py",),
