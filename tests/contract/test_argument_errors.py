@@ -64,7 +64,7 @@ the weights of the rules of each left side
 the weights of the sentences sum to infinity
 the weights of the trees of
 the weights of the trees without words
-there must be a best tree
+there is no best tree
 """
 OF_FILES = {"history_rows"}  # arrays that a file holds
 UNNAMED = (OF_SEVERAL + OF_THE_OBJECT_ITSELF).splitlines()

@@ -122,18 +122,27 @@ def _choices(grammar: Grammar) -> dict[str, tuple[list[float], list[int]]]:
 def check_samplable(grammar: Grammar) -> None:
     """Raise an ArgumentError with reason and remedy if trees cannot be drawn."""
     found = consistency(grammar)
-    problem = None
     if not found.proper:
-        problem = "the weights of the rules of each left side must sum to 1 to draw from them. "
-        problem += "Got a grammar where they do not"
-    elif found.leaking:
-        problem = "every nonterminal that is met must have a finite tree. "
-        problem += f"Got none for {', '.join(found.leaking[:5])}"
-    elif found.consistent is False:
-        problem = "the probabilities of all finite trees must sum to 1, or sampling may never end. "
-        problem += f"Got a spectral radius of {found.spectral_radius:.6g}, above 1"
-    if problem is not None:
-        raise ArgumentError(None, problem, remedy=Remedy.NORMALISE)
+        raise ArgumentError(
+            None,
+            "the weights of the rules of each left side must sum to 1 to draw from them. "
+            "Got a grammar where they do not",
+            remedy=Remedy.NORMALISE,
+        )
+    if found.leaking:
+        names = ", ".join(found.leaking[:5])
+        raise ArgumentError(
+            None,
+            f"every nonterminal that is met must have a finite tree. Got none for {names}",
+            remedy=Remedy.NORMALISE,
+        )
+    if found.consistent is False:
+        raise ArgumentError(
+            None,
+            "the probabilities of all finite trees must sum to 1, or sampling may never end. "
+            f"Got a spectral radius of {found.spectral_radius:.6g}, above 1",
+            remedy=Remedy.NORMALISE,
+        )
     if found.consistent is None or not np.isfinite(expected(grammar).rules):
         raise ArgumentError(
             None,
