@@ -35,7 +35,7 @@ from inout.grammars.tree import PlainTree, Tree, as_nltk
 from inout.kernels.sparse.max_rule import max_rule
 from inout.kernels.sparse.op import log_partition
 from inout.kernels.sparse.sample import sample
-from inout.kernels.sparse.viterbi import best_trees
+from inout.kernels.sparse.trees import best_trees
 
 if TYPE_CHECKING:
     from inout.forest import Forest
