@@ -50,6 +50,8 @@ class Messages(NamedTuple):
     scales: Array  # [b n], of the alphas
     shifts: Array  # [b n], the largest transition to each position
     log_z: Array  # [b]; NaN marks an element for log space
+    kept: Array  # [b n/every s], the alphas of every so many positions, or [b 0 s]
+    every: int
 
 
 class Parts(NamedTuple):
@@ -156,6 +158,8 @@ def forward(chains, lo, hi, limits, messages):
                 spread(before, factors, total)
             scale, shift, least = emit(emissions[b, t], total, alpha)
             messages.scales[b, t], messages.shifts[b, t] = scale, block_shift
+            if messages.kept.shape[1] > 0 and t % messages.every == 0:
+                messages.kept[b, t // messages.every] = alpha
             good = scale >= limits.floor  # below, there is no reciprocal of it
             if not good:
                 break
