@@ -158,6 +158,15 @@ class Analyses:
         (result,) = torch.autograd.grad([x for x, _ in used], base, [g for _, g in used])
         return result
 
+    def category_counts(self) -> Float[Tensor, " a"]:
+        """The expected number of nodes of each of `grammar.nonterminals` in a tree.
+
+        Those of its rules, added up (Prescher 2001, lemma 1). Empty constituents count as well.
+        """
+        uses, table = self.expected_counts(), self.problem.grammar.rules
+        lhs = torch.from_numpy(table.lhs.astype(np.int64))
+        return uses.new_zeros(len(table.nonterminals)).index_add(0, lhs, uses)
+
     def marginals(self) -> Marginals:
         """Expected numbers of constituents and of rules over each span of at least one word."""
         return Marginals(self.problem)
