@@ -21,6 +21,7 @@ from inout.distributions import generating
 from inout.distributions.arguments import broadcasts, refuse_non_tensors
 from inout.distributions.generating import Functions
 from inout.forest import Forest
+from inout.forest.expectations import not_negative
 from inout.series import Histogram, Lanes, Moments, as_lists, histogram, moments
 
 Potentials = dict[str, Tensor]
@@ -224,20 +225,25 @@ class StructuredDistribution(Distribution):
         return any(value.requires_grad for value in values.values())
 
     def entropy(self) -> Float[Tensor, "*b"]:
-        """Entropy in nats, log Z - E[score]; differentiable. -inf if no event is possible."""
+        """Entropy in nats, log Z - E[score]; differentiable. -inf if no event is possible.
+
+        The error is that of rounding log Z, however large the potentials; never negative.
+        """
         return self.cross_entropy(self)
 
     def cross_entropy(self, other: StructuredDistribution) -> Float[Tensor, "*b"]:
         """-E[log q(event)] under this distribution, for another one q over the same events.
 
         log Z of q minus the expected score under q; computed in float64, because it is a
-        difference of large numbers.
+        difference of large numbers. +inf if q lacks a possible event, however improbable.
         """
         self._refuse_other_events(other)
         mine, its = self._in_double(), other._in_double()
         log_z = its.log_partition()
         none = log_z == -torch.inf
-        result = torch.where(none, 0.0, log_z) - mine.expectation(its.potentials)
+        result = not_negative(torch.where(none, 0.0, log_z) - mine.expectation(its.potentials))
+        if other is not self:
+            result = torch.where(self._has_event_outside(other), torch.inf, result)
         if bool(none.any()):
             # A distribution without events gives all of ours probability 0.
             some = mine.log_partition() > -torch.inf
@@ -260,6 +266,30 @@ class StructuredDistribution(Distribution):
                 "both distributions must have the same lengths. "
                 f"Got {self.lengths.tolist()} and {other.lengths.tolist()}",
             )
+
+    @torch.no_grad()
+    def _has_event_outside(self, other: StructuredDistribution) -> Bool[Tensor, "*b"]:
+        """Whether an event is possible here and not in `other`.
+
+        Not seen from marginals, which may underflow: the event with the most parts that are -inf
+        in `other` has one.
+        """
+        mine, its = self._expanded(), other._expanded()
+        missing = {name: p == -torch.inf for name, p in its.items()}
+        if not any(bool((missing[name] & (mine[name] > -torch.inf)).any()) for name in mine):
+            return torch.zeros_like(self.lengths, dtype=torch.bool)
+        gains = {name: x.to(mine[name].dtype) for name, x in missing.items()}
+        uses = self._total(self.parts(self._supported(gains).mode), gains)
+        return (uses > 0) & (self.log_partition() > -torch.inf)
+
+    def _supported(self, scores: Potentials) -> StructuredDistribution:
+        """The same possible events with other scores of their parts [*b ...]."""
+        twin = copy(self)
+        twin.potentials = {
+            name: torch.where(p.detach() == -torch.inf, -torch.inf, scores[name])
+            for name, p in self._expanded().items()
+        }
+        return twin
 
     def _in_double(self) -> StructuredDistribution:
         twin = copy(self)
@@ -430,4 +460,4 @@ def _kl(p: StructuredDistribution, q: StructuredDistribution) -> Float[Tensor, "
     entropy = mine.entropy()
     none = entropy == -torch.inf
     result = torch.where(none, 0.0, mine.cross_entropy(its) - torch.where(none, 0.0, entropy))
-    return result.to(next(iter(p.potentials.values())).dtype)
+    return not_negative(result).to(next(iter(p.potentials.values())).dtype)

@@ -7,7 +7,7 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Inexact
+from jaxtyping import Bool, Inexact
 from torch import Tensor
 
 from inout._core.checks import expect_shape
@@ -26,8 +26,7 @@ Functions = Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]]
 
 def generating_function(d: StructuredDistribution, functions: Sequence[Function]) -> Generating:
     """The generating function of additive functions under each element of the batch."""
-    with torch.no_grad():  # in double precision, so that rare parts do not count as unused
-        used = d._in_double().marginals()
+    used = _possible_parts(d)
     checked = tuple(_checked(d, k, f, used) for k, f in enumerate(functions))
 
     def evaluate(lanes: Lanes, several: Sequence[Function], shift: float) -> tuple[Tensor, Tensor]:
@@ -40,8 +39,33 @@ def generating_function(d: StructuredDistribution, functions: Sequence[Function]
     return Generating(evaluate, taylor, checked, depth)
 
 
+@torch.no_grad()
+def _possible_parts(d: StructuredDistribution) -> dict[str, Bool[Tensor, " ..."]]:
+    """Which parts [*b ...] some possible event has.
+
+    A marginal may underflow, even if all events weigh the same. So the event with the most parts
+    not yet seen is decoded, until it has none of them.
+    """
+    wide = d._in_double()
+    alive = wide.log_partition() > -torch.inf
+    found = {name: x > 0 for name, x in wide.marginals().items()}
+    unseen = {name: (p > -torch.inf) & ~found[name] for name, p in wide._expanded().items()}
+    seen = wide._supported({name: x.double() * 0 for name, x in unseen.items()}).marginals()
+    more = True
+    while any(bool(x.any()) for x in unseen.values()):
+        for name, x in unseen.items():
+            own = alive.reshape(*d.batch_shape, *[1] * len(d._part_shapes[name]))
+            found[name] = found[name] | (x & own & (seen[name] > 0))
+        left = {name: x & ~found[name] for name, x in unseen.items()}
+        if not more and all(torch.equal(left[name], unseen[name]) for name in left):
+            break
+        unseen, more = left, False
+        seen = d.parts(wide._supported({n: x.double() for n, x in unseen.items()}).mode)
+    return found
+
+
 def _checked(
-    d: StructuredDistribution, k: int, f: Function, used: Mapping[str, Tensor]
+    d: StructuredDistribution, k: int, f: Function, used: Mapping[str, Bool[Tensor, " ..."]]
 ) -> dict[str, Tensor]:
     """A function as {name: values [b ...]} in float64 or complex128, 0 for unused parts.
 
@@ -51,19 +75,19 @@ def _checked(
         raise ArgumentError("f", f": a function maps names of potentials to values. Got {f!r:.80}")
     d.refuse_unknown(f"function {k}", f)
     checked = {}
-    for name, marginals in used.items():
-        values = f.get(name, torch.zeros((), device=marginals.device))
+    for name, possible in used.items():
+        values = f.get(name, torch.zeros((), device=possible.device))
         refuse_non_tensors(**{f"function {k}[{name!r}]": values})
         values = values.to_dense() if values.is_sparse else values
-        wanted, own = marginals.shape, len(d._part_shapes[name])
+        wanted, own = possible.shape, len(d._part_shapes[name])
         if not broadcasts(values.shape, wanted):
             expect_shape(f"function {k}[{name!r}]", values, wanted)
         values = values.to(torch.promote_types(values.dtype, torch.float64))
         values = values.reshape(*[1] * (len(wanted) - values.ndim), *values.shape)
         values = values.expand(*d.batch_shape, *values.shape[len(d.batch_shape) :])
         shared = [i for i, size in enumerate(values.shape) if size < wanted[i]]
-        seen = marginals.amax(shared, keepdim=True) if shared else marginals
-        values = torch.where(seen > 0, values, 0.0) if seen.numel() else values
+        seen = possible.byte().amax(shared, keepdim=True) > 0 if shared else possible
+        values = torch.where(seen, values, 0.0) if seen.numel() else values
         if not bool(values.detach().isfinite().all()):
             raise ArgumentError(f"function {k}", f"must be finite. Got NaN or inf in {name!r}")
         checked[name] = values.reshape(d.batch_shape.numel(), *values.shape[values.ndim - own :])
@@ -182,12 +206,7 @@ def value_range(d: StructuredDistribution, f: Function) -> tuple[int, int]:
     possible = (d.log_partition() > -torch.inf).reshape(-1)
     ends = []
     for sign in (-1.0, 1.0):
-        twin = copy(d)
-        twin.potentials = {
-            name: torch.where(p.detach() == -torch.inf, -torch.inf, sign * values[name])
-            for name, p in d._expanded().items()
-        }
-        parts = d.parts(twin.mode)
+        parts = d.parts(d._supported({name: sign * x for name, x in values.items()}).mode)
         sums = [(values[n] * x).flatten(len(d.batch_shape)).sum(-1) for n, x in parts.items()]
         ends.append(torch.stack(sums).sum(0).reshape(-1)[possible])
     if not bool(possible.any()):

@@ -170,8 +170,8 @@ class SemiMarkov(StructuredDistribution):
         with torch.no_grad():
             used = self.marginals()["log_potentials"]
             gains = used.sum(-2, keepdim=True).expand(used.shape)
-            gains = torch.where(used > 0, gains, -torch.inf)
-            return self._events(op.best_segments(*self._flat({"log_potentials": gains})))
+            best = self._supported({"log_potentials": gains})
+            return self._events(op.best_segments(*self._flat(best.potentials)))
 
     def enumerate_support(self, expand: bool = True) -> Int[Tensor, "m *b n"]:
         """All segmentations [m *b n] with segments at most w wide, if all lengths are the same."""

@@ -97,7 +97,12 @@ def entropy(forest: Forest) -> Float[Tensor, "*g"]:
     # The difference of two numbers that may be large: in float32 nothing might be left of it.
     wide = in_double(forest)
     result = wide.log_partition() - expectation(wide, wide.item_weights)
-    return result.to(forest.log_weights.dtype)
+    return not_negative(result).to(forest.log_weights.dtype)
+
+
+def not_negative(x: Float[Tensor, " ..."]) -> Float[Tensor, " ..."]:
+    """x, with 0 for what only rounding made negative; -inf stays, and so do gradients."""
+    return x + torch.where((x < 0) & (x > -torch.inf), -x, 0.0).detach()
 
 
 def in_double(forest: Forest) -> Forest:

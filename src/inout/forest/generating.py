@@ -6,13 +6,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
-from jaxtyping import Inexact
+from jaxtyping import Bool, Inexact
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
 from inout.forest import decoding
-from inout.forest.expectations import as_item_values, in_double
+from inout.forest.expectations import as_item_values
 from inout.kernels.forest import generating as op
 from inout.kernels.forest.reference import reference_inside
 from inout.semirings import Jet
@@ -29,8 +30,7 @@ _NAME = "items"  # the one kind of part that forests have
 def item_values(forest: Forest, functions: Sequence[Any]) -> Inexact[Tensor, "k v"]:
     """Values of all items in float64 or complex128, 0 where no derivation uses them."""
     like = torch.zeros((), dtype=torch.complex128, device=forest.log_weights.device)
-    with torch.no_grad():
-        used = in_double(forest)._item_counts() > 0  # what is rare must not count as never used
+    used = _possible_items(forest).to(like.device)
     rows = []
     for number, f in enumerate(functions):
         values = torch.where(used, as_item_values(forest, f, like), 0.0)
@@ -41,6 +41,30 @@ def item_values(forest: Forest, functions: Sequence[Any]) -> Inexact[Tensor, "k 
     if not rows:
         raise ArgumentError("f", ": at least one function is needed. Got none")
     return torch.stack(rows)
+
+
+def _possible_items(forest: Forest) -> Bool[Tensor, " v"]:
+    """Which items some possible derivation has; an expected count may underflow."""
+    # Here for the sake of start-up: only histograms and moments need it.
+    from scipy.sparse import csr_array  # type: ignore[import-untyped]
+    from scipy.sparse.csgraph import breadth_first_order  # type: ignore[import-untyped]
+
+    arrays = forest.arrays
+    scores = torch.where(forest.item_weights.detach() == -torch.inf, -torch.inf, 0.0).double()
+    alive = decoding.viterbi(forest, scores.cpu().contiguous().numpy()).best > -np.inf
+    edges = np.repeat(np.arange(arrays.num_edges), np.diff(arrays.tail_offsets))
+    good = np.ones(arrays.num_edges, np.bool_)
+    np.logical_and.at(good, edges, alive[arrays.tails])
+    good &= alive[arrays.heads]
+    kept = good[edges]
+    # Reached from one more item above all goals.
+    top, goals = arrays.num_items, arrays.goals[alive[arrays.goals]]
+    above = np.concatenate([arrays.heads[edges][kept], np.full(len(goals), top)])
+    below = np.concatenate([arrays.tails[kept], goals])
+    graph = csr_array((np.ones(len(above)), (above, below)), shape=(top + 1, top + 1))
+    reached = np.zeros(top + 1, np.bool_)
+    reached[breadth_first_order(graph, top, return_predecessors=False)] = True
+    return torch.from_numpy(reached[:-1])
 
 
 def _is_complex(f: Any, values: Tensor) -> bool:

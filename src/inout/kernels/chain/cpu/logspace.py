@@ -28,6 +28,20 @@ def log_sum(values):
     return top + math.log(total)
 
 
+@inner(fastmath=FAST)
+def shares_of(logs, shares):
+    """shares = exp(logs) divided by their sum, in place if both are the same; not all are -inf."""
+    top = logs[0]
+    for k in range(1, logs.shape[0]):
+        top = max(top, logs[k])
+    total = 0.0
+    for k in range(logs.shape[0]):
+        shares[k] = exp_below(logs[k] - top)
+        total += shares[k]
+    for k in range(logs.shape[0]):
+        shares[k] /= total
+
+
 @inner(returns_arrays=True)
 def block_at(transitions, b, t):
     """The transitions of element b from position t - 1 to t."""
@@ -37,12 +51,11 @@ def block_at(transitions, b, t):
 
 
 @inner(fastmath=FAST)
-def step(alpha, block, tops, totals, following):
-    """following[j] = log of the sum over i of exp(alpha[i] + block[i, j]), in float64."""
+def find_tops(alpha, block, tops):
+    """tops[j] = the largest alpha[i] + block[i, j], 0 if all are -inf."""
     size = alpha.shape[0]
     for j in range(size):
         tops[j] = -np.inf
-        totals[j] = 0.0
     for i in range(size):
         before = alpha[i]
         if before > -np.inf:
@@ -52,6 +65,14 @@ def step(alpha, block, tops, totals, following):
     for j in range(size):
         if tops[j] == -np.inf:
             tops[j] = 0.0
+
+
+@inner(fastmath=FAST)
+def step(alpha, block, tops, totals, following):
+    """following[j] = log of the sum over i of exp(alpha[i] + block[i, j]), in float64."""
+    size = alpha.shape[0]
+    find_tops(alpha, block, tops)
+    totals[:] = 0
     for i in range(size):
         before = alpha[i]
         if before > -np.inf:
@@ -80,33 +101,47 @@ def forward(chains, b):
 
 
 @inner(fastmath=FAST)
-def collect(row, ahead, base, terms, pairs):
-    """pairs[j] = exp(base + row[j] + ahead[j]), at most 1, and terms[j] = row[j] + ahead[j]."""
-    for j in range(ahead.shape[0]):
-        terms[j] = row[j] + ahead[j]
-        # Rounding may lift the exponent of a certain pair above 0.
-        pairs[j] = exp_below(min(base + terms[j], 0.0))
+def share_back(alpha, block, tops, totals, nodes, pairs, before):
+    """pairs[i, j] = nodes[j] p(i | j), and before[i] = the sum of that over j.
+
+    p(i | j) = exp(alpha[i] + block[i, j] - tops[j]), divided by the sum over i.
+    """
+    size = alpha.shape[0]
+    find_tops(alpha, block, tops)
+    totals[:] = 0
+    for i in range(size):
+        if alpha[i] > -np.inf:
+            for j in range(size):
+                pairs[i, j] = exp_below(alpha[i] + block[i, j] - tops[j])
+                totals[j] += pairs[i, j]
+    for j in range(size):
+        totals[j] = nodes[j] / totals[j] if totals[j] > 0 else 0.0
+    for i in range(size):
+        mass = 0.0
+        for j in range(size):
+            pairs[i, j] *= totals[j]
+            mass += pairs[i, j]
+        before[i] = mass
 
 
 @compiled
 def marginals(chains, b, nodes, pairs):
-    """Fills the marginals of element b: nodes [n s] and pairs [n-1 s s], 0 beyond its length."""
-    emissions, length = chains.emissions, chains.lengths[b]
-    size = emissions.shape[2]
+    """Fills the marginals of element b: nodes [n s] and pairs [n-1 s s], 0 beyond its length.
+
+    Backwards, by the probabilities of a label given the next one. These are made to sum to 1:
+    logarithms are rounded more coarsely the larger they are, and if marginals were off by as
+    much, expectations of large potentials would be off by the square of it.
+    """
+    length = chains.lengths[b]
+    size = nodes.shape[1]
     nodes[:] = 0
     pairs[:] = 0
     log_z, alphas = forward(chains, b)
     if log_z == -np.inf:
         return
-    terms, ahead, beta = np.empty(size), np.empty(size), np.zeros(size)
-    for t in range(length - 1, -1, -1):
-        for j in range(size):
-            nodes[t, j] = math.exp(alphas[t, j] + beta[j] - log_z)
-        if t == 0:
-            return
+    tops, totals = np.empty(size), np.empty(size)
+    if length > 0:
+        shares_of(alphas[length - 1], nodes[length - 1])
+    for t in range(length - 1, 0, -1):
         block = block_at(chains.transitions, b, t)
-        for j in range(size):
-            ahead[j] = emissions[b, t, j] + beta[j]
-        for i in range(size):
-            collect(block[i], ahead, alphas[t - 1, i] - log_z, terms, pairs[t - 1, i])
-            beta[i] = log_sum(terms)
+        share_back(alphas[t - 1], block, tops, totals, nodes[t], pairs[t - 1], nodes[t - 1])

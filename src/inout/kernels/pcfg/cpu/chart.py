@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -75,14 +76,15 @@ def possibilities(root: Array, rules: Array, words: Array) -> tuple[Weights, Sca
 class Chart:
     """Betas and sigmas of all spans under some weights; `total` [b] and `log_z` [b] of all trees.
 
-    A beta represents beta * exp(sigma). `tiny` = 0: only possibility, all sigmas 0. With a
-    `floor`, every sum over trees starts from it instead of 0, in its span's scale.
+    A beta represents beta * 2**sigma times the scales of its tree's rules and words. `tiny` = 0:
+    only possibility, all sigmas 0. With a `floor`, every sum over trees starts from it instead of
+    0, in its span's scale.
     """
 
     def __init__(
         self, weights: Weights, scales: Scales, lengths: Array, tiny: float, floor: float = 0.0
     ) -> None:
-        self.weights, self.lengths = weights, lengths
+        self.weights, self.lengths, self.scales = weights, lengths, scales
         b, n, _ = weights.words.shape
         nt, _, s = weights.sizes
         kind = weights.words.dtype
@@ -96,8 +98,7 @@ class Chart:
             left=weights.left,
             right=weights.right,
             words=weights.words,
-            rule_sigmas=scales.rules,
-            word_sigmas=scales.words,
+            word_sigmas=np.where(scales.words > -np.inf, 0.0, -np.inf),
             lengths=lengths,
             lefts=np.empty((b, nt, n, s), kind),
             rights=np.empty((b, nt, n, nt), kind),
@@ -112,7 +113,17 @@ class Chart:
         self.total: Array = (weights.root * self.at_root(self.betas)).sum(-1) + floor
         with np.errstate(divide="ignore"):
             logs = np.log(self.total.astype(np.float64))
-        self.log_z: Array = logs + scales.root + self.at_root(self.sigmas)
+        self.log_z: Array = logs + scales.root + self.at_root(self.log_scales())
+
+    def log_scales(self) -> Array:
+        """What betas are relative to, as logarithms [b n n]: with rules and words of every tree."""
+        place = np.arange(self.size[1])
+        steps = np.maximum(place - place[:, None], 0)
+        words = np.where(self.scales.words > -np.inf, self.scales.words, 0.0).cumsum(-1)
+        before = np.pad(words, ((0, 0), (1, 0)))[:, :-1]
+        scales: Array = self.sigmas * math.log(2.0) + self.scales.rules[:, None, None] * steps
+        scales += words[:, None, :] - before[:, :, None]
+        return scales
 
     def at_root(self, chart: Array) -> Array:
         """Entries of a chart [b n n ...] at the spans over the whole elements."""

@@ -39,8 +39,9 @@ class Pairs(NamedTuple):
 
     logs: Array  # [s s], at least LOWEST, and only for B and C that can be
     scaled: Array  # [s s], relative to the best
-    tops: Array  # [nt nt], scratch memory, as is
-    row: Array  # [s]
+    tops: Array  # [s s], the log of the best split, at least LOWEST
+    totals: Array  # [nt nt], the sum over splits relative to that
+    row: Array  # [s], scratch memory
 
 
 @inner
@@ -58,11 +59,11 @@ def partners(width, p, nt, s):
 
 
 @inner
-def set_row(left, right, row):
-    """row = left + right, for a left child and all right ones."""
+def set_row(left, right, row, tops):
+    """row = tops = left + right, for a left child and all right ones."""
     for q in range(row.shape[0]):
         value = left + right[q]
-        row[q] = value if value > LOWEST else LOWEST
+        row[q] = tops[q] = value if value > LOWEST else LOWEST
 
 
 @inner
@@ -83,7 +84,8 @@ def add_exp(left, right, top, row):
 @inner
 def empty_pairs(nt, s):
     """Room for the pairs of a span."""
-    return Pairs(np.empty((s, s)), np.empty((s, s)), np.empty((nt, nt)), np.empty(s))
+    logs, scaled, tops = np.empty((s, s)), np.empty((s, s)), np.empty((s, s))
+    return Pairs(logs, scaled, tops, np.empty((nt, nt)), np.empty(s))
 
 
 @inner
@@ -93,18 +95,18 @@ def sum_splits(chart, i, j, made):
     A word on one side leaves one split.
     """
     s, pairs, tops = chart.shape[2], made.logs, made.tops
-    nt = tops.shape[0]
+    nt = made.totals.shape[0]
     if j == i + 1:
         for p in range(nt, s):
             pairs[p, :nt] = LOWEST
-            set_row(chart[i, i, p], chart[j, j, nt:], pairs[p, nt:])
+            set_row(chart[i, i, p], chart[j, j, nt:], pairs[p, nt:], tops[p, nt:])
         return
     for p in range(nt, s):
-        set_row(chart[i, i, p], chart[i + 1, j, :nt], pairs[p, :nt])
+        set_row(chart[i, i, p], chart[i + 1, j, :nt], pairs[p, :nt], tops[p, :nt])
     for p in range(nt):
-        set_row(chart[i, j - 1, p], chart[j, j, nt:], pairs[p, nt:])
+        set_row(chart[i, j - 1, p], chart[j, j, nt:], pairs[p, nt:], tops[p, nt:])
     for p in range(nt):
-        row, top = pairs[p, :nt], tops[p]
+        row, top = made.totals[p], tops[p, :nt]
         row[:] = 0
         top[:] = LOWEST
         for k in range(i + 1, j - 1):
@@ -114,7 +116,8 @@ def sum_splits(chart, i, j, made):
             if chart[i, k, p] > -np.inf:
                 add_exp(chart[i, k, p], chart[k + 1, j, :nt], top, row)
         for q in range(nt):
-            row[q] = top[q] + math.log(row[q]) if row[q] > 0 else LOWEST
+            pairs[p, q] = top[q] + math.log(row[q]) if row[q] > 0 else LOWEST
+            row[q] = row[q] if row[q] > 0 else 1.0
 
 
 @inner
@@ -179,7 +182,7 @@ def fill_pairs(chart, i, j, made):
     """Fills the pairs of the span i..j; returns the log of the best."""
     sum_splits(chart, i, j, made)
     pairs, scaled, row = made.logs, made.scaled, made.row
-    nt, s, width = made.tops.shape[0], pairs.shape[0], j - i + 1
+    nt, s, width = made.totals.shape[0], pairs.shape[0], j - i + 1
     row[:] = LOWEST
     for p in range(s):
         end = partners(width, p, nt, s)
@@ -216,8 +219,11 @@ def apply_rules(rules, pairs, pair_top, width, total):
 
 @inner(fastmath=FAST)
 def set_probabilities(rules, a, pairs, pair_top, head, width, given):
-    """given[B, C] = exp(rules + pairs - head), the probabilities of rules given their head a."""
-    nt, s = rules.logs.shape[0], given.shape[0]
+    """given[B, C] = exp(rules + pairs - head), the probabilities of rules given their head a.
+
+    They are made to sum to 1, as those of `chain.cpu.logspace.marginals`.
+    """
+    nt, s, total = rules.logs.shape[0], given.shape[0], 0.0
     gap = rules.tops[a] + pair_top - head
     factor = math.exp(gap) if gap < GRAMMAR_REACH else 0.0
     for p in range(s):
@@ -225,9 +231,15 @@ def set_probabilities(rules, a, pairs, pair_top, head, width, given):
         if factor > 0:
             for q in range(end):
                 given[p, q] = factor * rules.weights[a, p, q] * pairs.scaled[p, q]
+                total += given[p, q]
         else:
             for q in range(end):
                 given[p, q] = exp_below(rules.logs[a, p, q] + pairs.logs[p, q] - head)
+                total += given[p, q]
+    for p in range(s):
+        end = partners(width, p, nt, s)
+        for q in range(end):
+            given[p, q] /= total
 
 
 @compiled
@@ -270,14 +282,36 @@ def add_shares(mass, given, nt, width, counts, shares):
 
 
 @inner(fastmath=FAST)
-def send_down(left, right, pairs, shares, masses):
-    """Adds to the right children's masses their parts of the shares; returns the left child's."""
+def send_down(left, right, tops, shares, masses):
+    """Adds to the right children's masses their parts of the shares; returns the left child's.
+
+    The shares are those of the best splits, whose logarithms are `tops`.
+    """
     total = 0.0
     for q in range(right.shape[0]):
-        share = shares[q] * exp_below(left + right[q] - pairs[q])
+        share = shares[q] * exp_below(left + right[q] - tops[q])
         masses[q] += share
         total += share
     return total
+
+
+@inner
+def per_split(totals, shares):
+    """shares of pairs /= their sums over splits, in units of the best: what a best split gets."""
+    for p in range(totals.shape[0]):
+        for q in range(totals.shape[0]):
+            shares[p, q] /= totals[p, q]
+
+
+@inner
+def root_masses(root, row, log_z, masses):
+    """masses[A] = the probability of the root symbol A, given the chart's last row [s]."""
+    total = 0.0
+    for a in range(root.shape[0]):
+        masses[a] = math.exp(root[a] + row[a] - log_z)
+        total += masses[a]
+    for a in range(root.shape[0]):
+        masses[a] /= total
 
 
 @compiled
@@ -294,8 +328,7 @@ def outside(root, rules, length, chart, log_z, masses, rule_counts):
         return
     pairs, scaled_rules = empty_pairs(nt, s), scale_rules(rules)
     shares, given = np.empty((s, s)), np.empty((s, s))
-    for a in range(nt):
-        masses[0, length - 1, a] = math.exp(root[a] + chart[0, length - 1, a] - log_z)
+    root_masses(root, chart[0, length - 1], log_z, masses[0, length - 1])
     for width in range(length, 1, -1):
         for i in range(length - width + 1):
             j = i + width - 1
@@ -306,22 +339,24 @@ def outside(root, rules, length, chart, log_z, masses, rule_counts):
                     head = chart[i, j, a]
                     set_probabilities(scaled_rules, a, pairs, pair_top, head, width, given)
                     add_shares(masses[i, j, a], given, nt, width, rule_counts[a], shares)
+            if width > 3:
+                per_split(pairs.totals, shares)
             for k in range(i, j):
                 b_lo, b_hi = symbols_of(k - i + 1, nt, s)
                 lo, hi = symbols_of(j - k, nt, s)
                 for p in range(b_lo, b_hi):
                     if chart[i, k, p] > -np.inf:
                         masses[i, k, p] += send_down(
-                            chart[i, k, p], chart[k + 1, j, lo:hi], pairs.logs[p, lo:hi],
+                            chart[i, k, p], chart[k + 1, j, lo:hi], pairs.tops[p, lo:hi],
                             shares[p, lo:hi], masses[k + 1, j, lo:hi],
                         )  # fmt: skip
 
 
 @inner(fastmath=FAST)
-def add_means(left, right, pairs, left_mean, right_means, row):
-    """row += exp(left + right - pairs) (left_mean + right_means)."""
+def add_means(left, right, tops, left_mean, right_means, row):
+    """row += exp(left + right - tops) (left_mean + right_means)."""
     for q in range(right.shape[0]):
-        row[q] += exp_below(left + right[q] - pairs[q]) * (left_mean + right_means[q])
+        row[q] += exp_below(left + right[q] - tops[q]) * (left_mean + right_means[q])
 
 
 @inner
@@ -335,9 +370,11 @@ def mean_over_splits(chart, means, nt, i, j, pairs, pair_means):
         for p in range(b_lo, b_hi):
             if chart[i, k, p] > -np.inf:
                 add_means(
-                    chart[i, k, p], chart[k + 1, j, lo:hi], pairs[p, lo:hi],
+                    chart[i, k, p], chart[k + 1, j, lo:hi], pairs.tops[p, lo:hi],
                     means[i, k, p], means[k + 1, j, lo:hi], pair_means[p, lo:hi],
                 )  # fmt: skip
+    if j - i > 2:
+        per_split(pairs.totals, pair_means)
 
 
 @inner(fastmath=FAST)
@@ -369,12 +406,12 @@ def add_share_changes(
 
 @inner(fastmath=FAST)
 def send_changes_down(
-    left, right, pairs, left_mean, right_means, pair_means, shares, share_changes, masses, changes
+    left, right, tops, left_mean, right_means, pair_means, shares, share_changes, masses, changes
 ):
     """Derivatives of `send_down`: (the left child's mass, its derivative)."""
     total, total_change = 0.0, 0.0
     for q in range(right.shape[0]):
-        share = exp_below(left + right[q] - pairs[q])
+        share = exp_below(left + right[q] - tops[q])
         given = left_mean + right_means[q] - pair_means[q]
         change = share * (share_changes[q] + shares[q] * given)
         masses[q] += share * shares[q]
@@ -412,7 +449,7 @@ def tangent(
         for i in range(length - width + 1):
             j = i + width - 1
             pair_top = fill_pairs(chart, i, j, pairs)
-            mean_over_splits(chart, means, nt, i, j, pairs.logs, pair_means)
+            mean_over_splits(chart, means, nt, i, j, pairs, pair_means)
             for a in range(nt):
                 if chart[i, j, a] > -np.inf:
                     head = chart[i, j, a]
@@ -420,8 +457,8 @@ def tangent(
                     means[i, j, a] = mean_of_rules(given, u_rules[a], pair_means, nt, width)
     expected = 0.0
     last = length - 1
+    root_masses(root, chart[0, last], log_z, masses[0, last])
     for a in range(nt):
-        masses[0, last, a] = math.exp(root[a] + chart[0, last, a] - log_z)
         if masses[0, last, a] > 0:
             expected += masses[0, last, a] * (u_root[a] + means[0, last, a])
     for a in range(nt):
@@ -433,7 +470,7 @@ def tangent(
         for i in range(length - width + 1):
             j = i + width - 1
             pair_top = fill_pairs(chart, i, j, pairs)
-            mean_over_splits(chart, means, nt, i, j, pairs.logs, pair_means)
+            mean_over_splits(chart, means, nt, i, j, pairs, pair_means)
             shares[:] = 0
             share_changes[:] = 0
             for a in range(nt):
@@ -444,13 +481,16 @@ def tangent(
                         masses[i, j, a], changes[i, j, a], means[i, j, a], given, u_rules[a],
                         pair_means, nt, width, rules_out[a], shares, share_changes,
                     )  # fmt: skip
+            if width > 3:
+                per_split(pairs.totals, shares)
+                per_split(pairs.totals, share_changes)
             for k in range(i, j):
                 b_lo, b_hi = symbols_of(k - i + 1, nt, s)
                 lo, hi = symbols_of(j - k, nt, s)
                 for p in range(b_lo, b_hi):
                     if chart[i, k, p] > -np.inf:
                         mass, change = send_changes_down(
-                            chart[i, k, p], chart[k + 1, j, lo:hi], pairs.logs[p, lo:hi],
+                            chart[i, k, p], chart[k + 1, j, lo:hi], pairs.tops[p, lo:hi],
                             means[i, k, p], means[k + 1, j, lo:hi], pair_means[p, lo:hi],
                             shares[p, lo:hi], share_changes[p, lo:hi],
                             masses[k + 1, j, lo:hi], changes[k + 1, j, lo:hi],

@@ -113,7 +113,7 @@ class CpuGrammarPasses:
         place = np.arange(n)
         with np.errstate(divide="ignore"):
             chart[..., :nt] = np.log(self.chart.betas.astype(np.float64))
-        chart[..., :nt] += self.chart.sigmas[..., None]
+        chart[..., :nt] += self.chart.log_scales()[..., None]
         chart[:, place, place, nt:] = self.words
         if self.fallback is not None:
             chart[self.bad] = self.fallback.log_chart()
@@ -172,7 +172,9 @@ class CpuGrammarPasses:
         by_rules, by_words, d_rules, d_words = direction.outside(
             w.root * factors, change.root * factors
         )
-        betas, d_betas = map(self.chart.at_root, (self.chart.betas, direction.changes.betas))
+        betas, d_betas = (
+            self.chart.at_root(x) for x in (self.chart.betas, direction.changes.betas)
+        )
         results = (
             factors * (change.root * betas + w.root * d_betas),
             change.rules * by_rules + w.rules * d_rules,

@@ -1,7 +1,8 @@
 """Inside and outside passes of weighted grammars in scaled arithmetic, element by element.
 
-A span's nonterminals share one scale: betas [n n nt] have 1 as their largest entry and sigmas
-[n n] is the logarithm of the scale, -inf where nothing is possible. For all spans of one width
+A span's nonterminals share one scale: the largest of betas [n n nt] is in [1/2, 1), and sigmas
+[n n] are the scales' exponents of two, whole numbers, so that scaling never rounds; -inf where
+nothing is possible. For all spans of one width
 the sums over splits are made first, an nt x nt matrix of products for each, and one matrix product
 then brings in the rules. A word on either side of a split is met through matrices made once for
 each position (`meet_words`), so the many rules with preterminals cost little.
@@ -39,8 +40,7 @@ class Arrays(NamedTuple):
     # comes second here
     right: Array
     words: Array  # [b n pt]
-    rule_sigmas: Array  # [bs], logarithms of what the rules and the words are relative to
-    word_sigmas: Array  # [b n], -inf for words without any possible preterminal
+    word_sigmas: Array  # [b n], -inf for words without any possible preterminal, else 0
     lengths: Array  # [b]
     lefts: Array  # [b nt n s], the sum over B of words(i, B) rule(A, B, C)
     rights: Array  # [b nt n nt], the sum over C of rule(A, B, C) words(j, C), for nonterminals B
@@ -133,7 +133,7 @@ def add_outer(left, right, factor, pairs):
 
 @inner
 def log_scales(sigmas, word_sigmas, i, j, logs):
-    """Fills logs [n] with the log scale of each split of i..j; returns the largest."""
+    """Fills logs [n] with the exponent of each split of i..j; returns the largest."""
     top = -np.inf
     for k in range(i, j):
         left = word_sigmas[i] if k == i else sigmas[i, k]
@@ -145,18 +145,18 @@ def log_scales(sigmas, word_sigmas, i, j, logs):
 
 @inner
 def set_factors(logs, count, shift, factors):
-    """Fills factors [n] with the scales of `count` splits relative to exp(shift)."""
+    """Fills factors [n] with the scales of `count` splits relative to 2**shift."""
     for k in range(count):
-        factors[k] = math.exp(logs[k] - shift) if logs[k] > -np.inf else 0.0
+        factors[k] = math.ldexp(1.0, int(logs[k] - shift)) if logs[k] > -np.inf else 0.0
 
 
 @inner
 def found_factors(arrays, b, i, j, logs, factors):
     """Fills factors [n] of the splits of a span in a finished chart; whether it is possible."""
-    sigma, rules = arrays.sigmas[b, i, j], arrays.rule_sigmas
+    sigma = arrays.sigmas[b, i, j]
     if sigma > -np.inf:
         log_scales(arrays.sigmas[b], arrays.word_sigmas[b], i, j, logs)
-        set_factors(logs, j - i, sigma - rules[b if rules.shape[0] > 1 else 0], factors)
+        set_factors(logs, j - i, sigma, factors)
     return sigma > -np.inf
 
 
@@ -177,7 +177,7 @@ def gather(element, i, j, factors, total, pairs):
 
 @inner
 def settle(total, scale, tiny, beta):
-    """Writes beta [nt] with 1 as its largest entry: (its log scale, whether some are too small).
+    """Writes beta [nt], the largest below 1: (its exponent, whether some are too small).
 
     Totals below tiny are set to 0: that is right if the symbol is impossible; otherwise the
     element may have to be recomputed. tiny = 0 computes only possibility: 1 or 0, all scales 1.
@@ -190,14 +190,16 @@ def settle(total, scale, tiny, beta):
     # Not `top < tiny`: NaN, too, must send the element to log space.
     if not top >= tiny or top == 0:
         return -np.inf, True
+    exponent = math.frexp(top)[1]
+    factor = math.ldexp(1.0, -exponent)
     for a in range(total.shape[0]):
         if tiny == 0:
             beta[a] = 1 if total[a] > 0 else 0
         elif total[a] >= tiny:
-            beta[a] = total[a] / top
+            beta[a] = total[a] * factor
         else:
             low = True
-    return (scale + math.log(top) if tiny > 0 else 0.0), low
+    return (scale + exponent if tiny > 0 else 0.0), low
 
 
 @compiled
@@ -232,8 +234,7 @@ def inside(arrays, lo, hi, tiny, floor, low):
                 add(products[:count].reshape(count * nt), totals[:count].reshape(count * nt))
             for i in range(count):
                 j = i + width - 1
-                scale = sigmas[i, j] + arrays.rule_sigmas[own]
-                sigmas[i, j], small = settle(totals[i], scale, tiny, element.betas[i, j])
+                sigmas[i, j], small = settle(totals[i], sigmas[i, j], tiny, element.betas[i, j])
                 low[b] = low[b] or small
 
 

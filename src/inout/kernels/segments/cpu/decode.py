@@ -44,6 +44,9 @@ def viterbi(potentials, lengths, lo, hi, labels, scores):
             if best[t, j] > best[t, label]:
                 label = j
         scores[b] = best[t, label]
+        if scores[b] == -np.inf:
+            labels[b] = 0
+            t = 0
         while t > 0:
             labels[b, t - 1] = label
             width = widths_before[t, label]
