@@ -35,7 +35,7 @@ from inout.grammars.tree import PlainTree, Tree, as_nltk
 from inout.kernels.sparse.max_rule import max_rule
 from inout.kernels.sparse.op import log_partition
 from inout.kernels.sparse.sample import sample
-from inout.kernels.sparse.trees import best_trees
+from inout.kernels.sparse.viterbi import best_trees
 
 if TYPE_CHECKING:
     from inout.forest import Forest
@@ -158,15 +158,6 @@ class Analyses:
         (result,) = torch.autograd.grad([x for x, _ in used], base, [g for _, g in used])
         return result
 
-    def category_counts(self) -> Float[Tensor, " a"]:
-        """The expected number of nodes of each of `grammar.nonterminals` in a tree.
-
-        Those of its rules, added up (Prescher 2001, lemma 1). Empty constituents count as well.
-        """
-        uses, table = self.expected_counts(), self.problem.grammar.rules
-        lhs = torch.from_numpy(table.lhs.astype(np.int64))
-        return uses.new_zeros(len(table.nonterminals)).index_add(0, lhs, uses)
-
     def marginals(self) -> Marginals:
         """Expected numbers of constituents and of rules over each span of at least one word."""
         return Marginals(self.problem)
@@ -186,8 +177,8 @@ class Analyses:
         return forest(self.problem, arcs_of(self.words), self.known)
 
     def count(self) -> int | float:
-        """The number of trees, regardless of weights: an exact int, or `math.inf`."""
-        return count(self.problem.form, self.problem.compiled)
+        """The number of trees of weight above 0: an exact int, or `math.inf`."""
+        return count(self.problem)
 
     def parse(self, method: str = "viterbi", label: Label | None = None) -> Parse:
         """The best tree by the given method: `best`, `max_rule` or `min_risk`."""

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from inout.grammars.parser.ways import Ways
 from inout.grammars.table import RuleTable
 from inout.grammars.transforms.base import Selection, Vector
 from inout.grammars.transforms.binarisation import Binarisation
@@ -156,6 +157,11 @@ class Setting:
     def barred(self) -> Setting:
         """The same for spans where no constituent may be."""
         return replace(self, is_barred=True)
+
+    @cached_property
+    def ways(self) -> Ways:
+        """How many pieces there are."""
+        return Ways(self.form, self.binarised, self.base, self.is_barred)
 
     @cached_property
     def best(self) -> FormWeights:

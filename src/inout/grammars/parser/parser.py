@@ -226,21 +226,12 @@ class Parser:
         """The expected number of uses of each rule in a tree of the sentence."""
         return self.given(words).expected_counts()
 
-    def category_counts(self, words: Words) -> Float[Tensor, " a"]:
-        """The expected number of nodes of each of `grammar.nonterminals` in a tree.
-
-        >>> parser = Parser(Grammar.from_text("S -> S S | A | 'b'\\nA -> 'b'"))
-        >>> parser.category_counts("b b".split())
-        tensor([3., 1.], dtype=torch.float64)
-        """
-        return self.given(words).category_counts()
-
     def forest(self, words: Words) -> Forest:
         """All trees as a `Forest`, for grammars without cycles; see `Analyses.forest`."""
         return self.given(words).forest()
 
     def count(self, words: Words) -> int | float:
-        """The number of trees, regardless of weights: an exact int, or `math.inf`."""
+        """The number of trees of weight above 0: an exact int, or `math.inf`."""
         return self.given(words).count()
 
     def prefix_log_probs(self, words: Sequence[str]) -> Float[Tensor, " m"]:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from inout._core.errors import ArgumentError
 from inout._core.graphs import strong_components
+from inout.grammars.structure import useful_rules
 from inout.grammars.table import RuleTable
 from inout.grammars.transforms.base import Vector, summed
 from inout.grammars.transforms.pieces import Piece, Pieces, choose, filled
@@ -24,6 +25,10 @@ from inout.semirings import Log, Max
 
 Integers = NDArray[np.int64]
 Star = Callable[[Tensor], Tensor]
+
+
+class _DivergenceError(ArgumentError):
+    """The sum over a cycle is infinite, or its best way has no end."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +180,7 @@ class UnaryClosure:
     def log_weights(self, rules: Float[Tensor, "*c r"]) -> Float[Tensor, "*c u"]:
         """The log of the sum of the weights of the chains of each pair, given those of all rules.
 
-        ArgumentError where the sum over a cycle diverges.
+        ArgumentError where the sum over a cycle diverges, unless the cycle stands in no tree.
         """
         return self._evaluate(rules, Log(), self._log_star)
 
@@ -188,7 +193,7 @@ class UnaryClosure:
 
     def _log_star(self, x: Tensor) -> Tensor:
         if bool((x >= 0).any()):
-            raise ArgumentError(
+            raise _DivergenceError(
                 None,
                 "the weights of chains of unary rules must have a finite sum. They diverge: "
                 + self._cycle_names(),
@@ -198,7 +203,7 @@ class UnaryClosure:
 
     def _best_star(self, x: Tensor) -> Tensor:
         if bool((x > 1e-12).any()):
-            raise ArgumentError(
+            raise _DivergenceError(
                 None,
                 "there is no best tree: cycles of unary rules have weights above 1: "
                 + self._cycle_names(),
@@ -211,6 +216,16 @@ class UnaryClosure:
 
     def _evaluate(self, rules: Tensor, semiring: Log | Max, star: Star) -> Tensor:
         """The value of every pair; leading dimensions are copies side by side."""
+        try:
+            return self._evaluated(rules, semiring, star)
+        except _DivergenceError:
+            alive = (rules.detach() > -torch.inf).reshape(-1, len(self.table)).any(0)
+            useful = torch.from_numpy(useful_rules(self.table, alive.cpu().numpy()))
+            if bool(useful[torch.from_numpy(self.rules)].all()):
+                raise
+            return self._evaluated(torch.where(useful, rules, -torch.inf), semiring, star)
+
+    def _evaluated(self, rules: Tensor, semiring: Log | Max, star: Star) -> Tensor:
         weights = rules[..., torch.from_numpy(self.rules)]
         shape = weights.shape[:-1]
         weights = weights.reshape(shape.numel(), weights.shape[-1])
