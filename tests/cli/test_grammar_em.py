@@ -112,6 +112,15 @@ def test_wrong_arguments_write_nothing(run, folder, arguments, message):
     assert not (folder / "t.cfg").exists()
 
 
+def test_a_run_that_failed_does_not_block_the_next(run, folder):
+    (folder / "z.txt").write_text("z z\n", encoding="utf-8")
+    failed = run("em", "g.cfg", "z.txt", "-o", "t.cfg")
+    assert failed.code != 0
+    assert "no sentence of the corpus has an analysis" in failed.err
+    assert not (folder / "t.cfg.checkpoint").exists()
+    assert run("em", "g.cfg", "c.txt", "-o", "t.cfg").code == 0
+
+
 def test_long_sentences_are_left_out_and_named(run, folder):
     (folder / "l.txt").write_text("a b\n" + "a " * 10_000 + "\n", encoding="utf-8")
     outcome = run("em", "g.cfg", "l.txt", "-o", "t.cfg")

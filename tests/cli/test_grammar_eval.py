@@ -53,6 +53,20 @@ def test_what_counts_can_be_chosen(run, folder):
     assert told["by_length"][0]["from"] == 1
 
 
+def test_a_root_is_a_root_whatever_it_is_called(run, folder):
+    """`induce` writes TOP; treebanks have ROOT, S1 or nothing there."""
+    for root in ("ROOT", "S1"):
+        (folder / "other.mrg").write_text(GOLD.replace("(TOP", f"({root}"), encoding="utf-8")
+        for pair in (("other.mrg", "gold.mrg"), ("gold.mrg", "other.mrg")):
+            scores = json.loads(run("eval", *pair, "--root", "--json").out)["all"]
+            assert scores["f1"] == scores["precision"] == scores["recall"] == 1.0
+    one, two = (
+        json.loads(run("eval", "gold.mrg", "gold.mrg", *more, "--json").out)["sentences"]
+        for more in ((), ("--root",))
+    )
+    assert [x["gold"] + 1 for x in one] == [x["gold"] for x in two]
+
+
 def test_other_words_are_noted(run, folder):
     (folder / "parses.mrg").write_text(PARSES.replace("cat", "dog"), encoding="utf-8")
     outcome = run("eval", "gold.mrg", "parses.mrg")

@@ -80,6 +80,37 @@ def test_several_trees_in_brackets_have_numbers(run, folder):
     assert run("parse", "g.cfg", "--sentence", "a a a", *arguments).out == outcome.out
 
 
+def test_brackets_alone_cost_no_sums(run, folder, monkeypatch):
+    """Log Z and the number of trees stand nowhere in them."""
+    monkeypatch.setattr("inout.grammars.parser.analyses.Analyses.log_z", None)
+    monkeypatch.setattr("inout.grammars.parser.analyses.Analyses.count", None)
+    outcome = run("parse", "g.cfg", "--sentence", "a a", "--format", "bracketed")
+    assert (outcome.code, outcome.out) == (0, "(S (S a) (S a))\n")
+
+
+def test_counts_in_brackets_are_refused_where_nothing_shows_them(run, folder):
+    brackets = ("parse", "g.cfg", "--sentence", "a a a", "--format", "bracketed", "--count")
+    outcome = run(*brackets)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "--count needs --format tree, --json or --html" in outcome.err
+    assert json.loads(run(*brackets, "--json").out)["count"] == 2
+    assert run(*brackets, "--html", "page.html").code == 0
+    assert (folder / "page.html").exists()
+
+
+def test_a_grammar_in_another_encoding(run, folder, typed):
+    data = "# é\nS -> 'é' [1]\n".encode("latin-1")
+    (folder / "latin.cfg").write_bytes(data)
+    given = ("--sentence", "é", "--format", "bracketed")
+    refused = run("parse", "latin.cfg", *given)
+    assert refused.code == 2
+    assert "latin.cfg:2:7" in refused.err
+    assert run("parse", "latin.cfg", *given, "--encoding", "latin-1").out == "(S é)\n"
+    typed(data)
+    assert run("parse", "-", *given, "--encoding", "latin-1").out == "(S é)\n"
+    assert run("check", "latin.cfg", "--encoding", "latin-1").code == 0
+
+
 def test_samples_do_not_depend_on_the_threads(run, folder, monkeypatch):
     (folder / "many.txt").write_text("a a a a\n" * 40, encoding="utf-8")
     arguments = ("parse", "g.cfg", "many.txt", "--samples", "2", "--seed", "3", "--json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import lzma
 import math
@@ -470,12 +471,31 @@ def test_unreadable_files(tmp_path: Path, suffix: str) -> None:
         Grammar.load(tmp_path / f"directory{suffix}")
 
 
-def test_compressed_files(tmp_path: Path) -> None:
-    path = tmp_path / "g.cfg.xz"
-    data = lzma.compress("\ufeffS -> 'ä'".encode())
-    path.write_bytes(data)
-    assert Grammar.load(path).terminals == ("ä",)
-    for broken in (data[:-9], b"S -> 'a'", b""):
-        path.write_bytes(broken)
-        with pytest.raises(FileError, match="compressed by xz"):
-            Grammar.load(path)
+@pytest.mark.parametrize(("suffix", "compress"), [(".xz", lzma.compress), (".gz", gzip.compress)])
+def test_compressed_files(tmp_path: Path, suffix: str, compress: Callable[[bytes], bytes]) -> None:
+    for name in ("g.cfg", "g.gr"):
+        path = tmp_path / f"{name}{suffix}"
+        data = compress("\ufeffS -> 'ä'".encode())
+        path.write_bytes(data)
+        assert Grammar.load(path).terminals == ("ä",)
+        for broken in (data[:-9], b"S -> 'a'", b""):
+            path.write_bytes(broken)
+            with pytest.raises(FileError, match=r"compressed|expected rules"):
+                Grammar.load(path)
+
+
+def test_bytes_of_another_encoding(tmp_path: Path) -> None:
+    """In a comment they do not matter; elsewhere the encoding has to be named."""
+    path = tmp_path / "g.cfg"
+    path.write_bytes("# de José\n  # Núñez\nS -> 'ä'\n".encode("latin-1").replace(b"\xe4", b"a"))
+    assert Grammar.load(path).terminals == ("a",)
+    path.write_bytes("# José\nS -> 'ä'\n".encode("latin-1"))
+    with pytest.raises(FileError, match=r"g\.cfg:2:7: .*UTF-8.*0xe4; name its encoding"):
+        Grammar.load(path)
+    assert Grammar.load(path, encoding="latin-1").terminals == ("ä",)
+    with pytest.raises(FileError, match=r":1:6: .*ascii text. Got the byte 0xe9$"):
+        Grammar.load(path, encoding="ascii")
+    with pytest.raises(ArgumentError, match="must be one that Python has"):
+        Grammar.load(path, encoding="klingon")
+    path.write_bytes("S -> 'ä'\n".encode("utf-8-sig"))
+    assert Grammar.load(path, encoding="UTF-8").terminals == ("ä",)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from io import BufferedIOBase
 from pathlib import Path
 
 from inout._core.errors import ArgumentError, FileError
@@ -39,8 +40,13 @@ def is_typed() -> bool:
 
 def stdin_lines(what: str) -> Iterator[str]:
     """The lines of standard input, read lazily; `what` they are is said to a person."""
+    return decoded_lines(stdin_bytes(what), STDIN)
+
+
+def stdin_bytes(what: str) -> BufferedIOBase:
+    """Standard input; `what` it is is said to a person."""
     if sys.stdin is None:
         raise FileError("standard input is closed", file=STDIN)
     if is_typed():
         print(f"reading {what} from the terminal; end with Ctrl-D", file=sys.stderr)
-    return decoded_lines(sys.stdin.buffer, STDIN)
+    return sys.stdin.buffer  # type: ignore[return-value]  # of a process, and of tests

@@ -106,9 +106,13 @@ class Grammar:
         start: str | None = None,
         duplicates: Duplicates = "error",
         log: bool | None = None,
+        encoding: str | None = None,
     ) -> Grammar:
-        """The grammar in a file, which may be compressed by xz; see `from_text`."""
-        text = read_text(path)
+        """The grammar in a file, which may be compressed by xz or gzip; see `from_text`.
+
+        `encoding` is UTF-8 by default; bytes of another one in comments do not matter then.
+        """
+        text = read_text(path, encoding, "#")
         return Grammar.from_text(
             text, format, str(path), start=start, duplicates=duplicates, log=log
         )

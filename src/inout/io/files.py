@@ -7,24 +7,43 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from inout._core.errors import FileError
+from inout._core.errors import ArgumentError, FileError
 from inout._core.files import open_bytes, reason, unreadable
 
 _MARK = b"\xef\xbb\xbf"
 
 
-def read_text(path: str | Path) -> str:
-    """The text of a UTF-8 file, without a byte order mark; `.xz` files are decompressed.
+def read_text(path: str | Path, encoding: str | None = None, comment: str = "") -> str:
+    """The text of a file, UTF-8 by default, without a byte order mark; .xz and .gz are unpacked.
 
-    Raises `FileError` if there is no such file or it is not text, then with line and column.
+    In lines that begin with `comment`, bytes of another encoding do not matter. Raises `FileError`
+    if there is no such file or it is not text, then with line and column.
     """
-    data = read_bytes(path)
-    if Path(path).suffix == ".xz":
-        data = _unpacked(path, data)
     try:
-        return data.decode("utf-8-sig")
+        with open_bytes(Path(path)) as file:
+            data = file.read()
+    except unreadable() as error:
+        raise FileError(reason(error), file=path) from error
+    return decoded(path, data, encoding, comment)
+
+
+def decoded(file: str | Path, data: bytes, encoding: str | None = None, comment: str = "") -> str:
+    """The text of the bytes of a file; see `read_text`."""
+    name = encoding or "utf-8"
+    name = "utf-8-sig" if name.lower() in ("utf-8", "utf8") else name
+    try:
+        return data.decode(name)
+    except LookupError:
+        raise ArgumentError("encoding", f"must be one that Python has. Got {encoding!r}") from None
     except UnicodeDecodeError as error:
-        raise _not_text(error, path) from None
+        if encoding is None and comment:
+            lines = data.split(b"\n")
+            remarks = [line.lstrip().startswith(comment.encode()) for line in lines]
+            if any(remarks):
+                plain = [b"" if gone else line for line, gone in zip(lines, remarks, strict=True)]
+                decoded(file, b"\n".join(plain))  # raises for what matters
+                return data.decode("utf-8-sig", errors="replace")
+        raise _not_text(error, file, encoding=encoding or "UTF-8") from None
 
 
 def lines_of_file(path: str | Path) -> Iterator[str]:
@@ -54,11 +73,13 @@ def decoded_lines(data: Iterable[bytes], source: str) -> Iterator[str]:
         yield text.removesuffix("\n").removesuffix("\r")
 
 
-def _not_text(error: UnicodeDecodeError, path: str | Path, first: int = 1) -> FileError:
-    """The error of a byte that is not UTF-8, in data that begin at line `first`."""
+def _not_text(
+    error: UnicodeDecodeError, path: str | Path, first: int = 1, encoding: str = "UTF-8"
+) -> FileError:
+    """The error of a byte that is not of the encoding, in data that begin at line `first`."""
     before = error.object[: error.start]
-    column = len(before[before.rfind(b"\n") + 1 :].decode("utf-8")) + 1
-    message = f"the file must be UTF-8 text. Got the byte 0x{error.object[error.start]:02x}"
+    column = len(before[before.rfind(b"\n") + 1 :].decode(encoding)) + 1
+    message = f"the file must be {encoding} text. Got the byte 0x{error.object[error.start]:02x}"
     return FileError(message, file=path, line=first + before.count(b"\n"), column=column)
 
 
@@ -124,16 +145,6 @@ def check_readable(path: str | Path) -> None:
         raise FileError(reason(FileNotFoundError()), file=path)
     if Path(path).is_dir():
         raise FileError(reason(IsADirectoryError()), file=path)
-
-
-def _unpacked(path: str | Path, data: bytes) -> bytes:
-    import lzma  # not every Python has it
-
-    try:
-        return lzma.decompress(data)
-    except lzma.LZMAError as error:
-        message = f"the file must be whole and compressed by xz. {error}"
-        raise FileError(message, file=path) from error
 
 
 def _umask() -> int:

@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from inout._core.errors import ArgumentError, FileError, Remedy
+from inout._core.errors import ArgumentError, FileError, InoutError, Remedy
 from inout.grammars import Grammar
 from inout.io.files import check_writable, write_bytes
 from inout.learning.model import GenerativeModel, Parameters
@@ -99,6 +100,21 @@ class Checkpoint:
             given = f"{self.path}, where {'; '.join(changed)}"
             raise ArgumentError("checkpoint", f"must be of the same run. Got {given}")
         return _unpacked(content["state"], tensors)
+
+
+@contextmanager
+def discarded_if_refused(checkpoint: Checkpoint | None, resumed: Any) -> Iterator[None]:
+    """Remove the checkpoint of a new run that cannot be trained: it would fail again.
+
+    Left, it would stand in the way of the next run. After a crash, an interrupt or a full disk,
+    and where a run was resumed, it stays.
+    """
+    try:
+        yield
+    except InoutError as error:
+        if checkpoint is not None and resumed is None and not isinstance(error, FileError):
+            checkpoint.path.unlink(missing_ok=True)
+        raise
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

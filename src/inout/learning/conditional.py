@@ -16,7 +16,7 @@ from torch import Tensor
 from inout._core.checks import as_log_weights, at_least, expect, expect_shape
 from inout._core.errors import ArgumentError, TrainingError
 from inout.learning.arguments import checked_array, checked_frequencies, checked_number
-from inout.learning.checkpoint import Checkpoint, digest
+from inout.learning.checkpoint import Checkpoint, digest, discarded_if_refused
 from inout.learning.expectation import ROUNDING
 from inout.learning.model import LogPartitions
 from inout.learning.progress import Callback, Clock, check_progress, reporter
@@ -125,7 +125,7 @@ def fit_conditional(
 
     kept, state = Checkpoint.opened(checkpoint, "fit_conditional", identity, resume=resume)
     search = _Search(problem, method, rate, tolerance, max_iterations, kept)
-    with reporter(progress, "CRF") as tell:
+    with reporter(progress, "CRF") as tell, discarded_if_refused(kept, state):
         search.go_on(state, tell)
     return search.result()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence, Sized
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -24,7 +24,7 @@ from inout.learning.arguments import (
     checked_number,
     checked_starts,
 )
-from inout.learning.checkpoint import Checkpoint, digest, model_digest
+from inout.learning.checkpoint import Checkpoint, digest, discarded_if_refused, model_digest
 from inout.learning.expectation import Expectation, expect
 from inout.learning.model import GenerativeModel, LogPartitions, Parameters, sentence_lengths
 from inout.learning.priors import Additive, Dirichlet, Prior, log_prior, maximise
@@ -105,8 +105,7 @@ def em(
 
     With `checkpoint` the state is written to that file after every iteration; `resume=True`
     continues from there and gives the result of an uninterrupted run, bit for bit. `progress` is a
-    function of `Progress`, or True for a bar on the terminal. It has the parameters of every
-    iteration, from the starting point on.
+    function of `Progress`, or True for a bar on the terminal.
 
     Time: one log Z with gradient per iteration.
 
@@ -149,7 +148,7 @@ def em(
     log_partitions = model.likelihood(sentences)
     lengths = sentence_lengths(model, sentences)
     training = _Training(settings, log_partitions, lengths, kept)
-    with reporter(progress, "EM") as tell:
+    with reporter(progress, "EM") as tell, discarded_if_refused(kept, state):
         training.go_on(state, tell)
     return training.result(model)
 
@@ -364,14 +363,13 @@ class _Training:
         return math.exp(exponent) if exponent < 700 else None
 
     def _progress(self, run: _Run) -> Progress:
-        told = self.clock.progress(
+        return self.clock.progress(
             run.objectives,
             run.log_likelihoods[-1],
             converged=run.converged,
             run=run.number,
             perplexity=self._perplexity(run),
         )
-        return replace(told, log_weights=torch.tensor(run.log_weights))
 
     def _save(self, run: _Run) -> None:
         if self.checkpoint is None:

@@ -23,6 +23,7 @@ def check(
     format: str | None = opt.FORMAT,
     start: str | None = opt.START,
     add_duplicates: bool = opt.DUPLICATES,
+    encoding: str | None = opt.ENCODING,
     as_json: bool = opt.JSON,
 ) -> int:
     """Diagnose a grammar: useless symbols, sums of weights, consistency, expectations."""
@@ -33,7 +34,7 @@ def check(
         from inout.grammars.diagnostics import diagnose
 
         line.say(f"reading {grammar}")
-        loaded = load_grammar(grammar, format, start, add_duplicates)
+        loaded = load_grammar(grammar, format, start, add_duplicates, encoding)
         line.say("analysing the rules")
         found = diagnose(loaded)
     if as_json:

@@ -27,6 +27,7 @@ def convert(
     format: str | None = opt.FORMAT,
     start: str | None = opt.START,
     add_duplicates: bool = opt.DUPLICATES,
+    encoding: str | None = opt.ENCODING,
 ) -> None:
     """Convert a grammar to another format; trim or normalise it on the way."""
     with status() as line:
@@ -35,7 +36,7 @@ def convert(
 
         target = output_format(out, opt.optional_choice("--to", to, opt.FORMATS))
         line.say(f"reading {grammar}")
-        read = load_grammar(grammar, format, start, add_duplicates)
+        read = load_grammar(grammar, format, start, add_duplicates, encoding)
         made = trimmed(read) if trim else read
         if not len(made):
             raise ArgumentError("--trim", f"would remove all rules: {grammar} derives no tree")

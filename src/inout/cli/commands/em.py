@@ -49,6 +49,7 @@ def em(
     format: str | None = opt.FORMAT,
     start: str | None = opt.START,
     add_duplicates: bool = opt.DUPLICATES,
+    encoding: str | None = opt.ENCODING,
     as_json: bool = opt.JSON,
 ) -> None:
     """Train a grammar on sentences by EM (inside-outside); every step raises the likelihood."""
@@ -66,7 +67,7 @@ def em(
         target = output_format(out, opt.optional_choice("--to", to, opt.FORMATS))
         lines = read_sentences(corpus, [], grammar)
         line.say(f"reading {grammar}")
-        loaded = load_grammar(grammar, format, start, add_duplicates)
+        loaded = load_grammar(grammar, format, start, add_duplicates, encoding)
         from inout.cli.grammars import em as work
 
         line.say("reading the corpus")

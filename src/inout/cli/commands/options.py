@@ -60,6 +60,9 @@ FORMAT = option(
     "--from", "FORMAT", "Format of the grammar: nltk, lines, wsj, json. Default: detected."
 )
 TO = option("--to", "FORMAT", "Output format: nltk, lines, wsj, json. Default: from the file name.")
+ENCODING = option(
+    "--encoding", "NAME", "Encoding of the grammar file: utf-8, latin-1, …", shown="utf-8"
+)
 START = option("--start", "SYMBOL", "Start symbol, instead of the grammar's own.")
 DUPLICATES = flag("--add-duplicates", "Add up the weights of duplicate rules (default: an error).")
 JSON = flag("--json", "Print JSON.")

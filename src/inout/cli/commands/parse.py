@@ -74,6 +74,7 @@ def parse(
     format: str | None = opt.FORMAT,
     start: str | None = opt.START,
     add_duplicates: bool = opt.DUPLICATES,
+    encoding: str | None = opt.ENCODING,
     as_json: bool = opt.JSON,
     html: str | None = opt.HTML,
 ) -> None:
@@ -85,6 +86,9 @@ def parse(
     opt.optional_choice("--method", method, METHODS)
     opt.choice("--format", shape, SHAPES)
     pruning = _threshold(threshold or THRESHOLD)
+    bare = shape == "bracketed" and not as_json and html is None
+    if count_trees and bare:
+        raise ArgumentError("--count", "needs --format tree, --json or --html: brackets have none")
     if k > 1 and method not in (None, VITERBI):
         raise ArgumentError("--k", f"{k} needs --method viterbi: other methods have one best tree")
     given = list(files or [])
@@ -105,7 +109,7 @@ def parse(
             opt.refuse(of_models, "is for latent models only")
         else:
             of_grammars = {"--count": count_trees, "--from": format, "--start": start}
-            of_grammars |= {"--add-duplicates": add_duplicates}
+            of_grammars |= {"--add-duplicates": add_duplicates, "--encoding": encoding}
             _check_for_model(method, k, of_grammars)
             check_model(model)
         lines = read_sentences(given, sentence or [], name)
@@ -116,12 +120,12 @@ def parse(
             count=count_trees or html is not None,
             picture=html is not None,
             restore=restore,
-            numbers=as_json or shape != "bracketed" or html is not None or samples > 0,
+            numbers=not bare or k > 1 or samples > 0,
             max_words=max_words,
         )
         line.say(f"reading {name}")
         if model is None:
-            loaded = load_grammar(name, format, start, add_duplicates)
+            loaded = load_grammar(name, format, start, add_duplicates, encoding)
             ask = _by_grammar(loaded, request, line)
         else:
             ask = _by_model(model, pruning, request)

@@ -26,6 +26,7 @@ def sample(
     format: str | None = opt.FORMAT,
     start: str | None = opt.START,
     add_duplicates: bool = opt.DUPLICATES,
+    encoding: str | None = opt.ENCODING,
     as_json: bool = opt.JSON,
 ) -> None:
     """Draw sentences or trees from a grammar."""
@@ -36,7 +37,7 @@ def sample(
         from inout.cli.grammars.loading import load_grammar
 
         line.say(f"reading {grammar}")
-        loaded = load_grammar(grammar, format, start, add_duplicates)
+        loaded = load_grammar(grammar, format, start, add_duplicates, encoding)
         from inout.cli.grammars.sample import prepare, print_samples
 
         prepared = prepare(loaded, normalise)

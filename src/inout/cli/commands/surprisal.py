@@ -27,6 +27,7 @@ def surprisal(
     format: str | None = opt.FORMAT,
     start: str | None = opt.START,
     add_duplicates: bool = opt.DUPLICATES,
+    encoding: str | None = opt.ENCODING,
     as_json: bool = opt.JSON,
 ) -> None:
     """Show how unexpected each word is after the words before it, in bits."""
@@ -36,7 +37,7 @@ def surprisal(
 
         lines = read_sentences(files or [], sentence or [], grammar)
         line.say(f"reading {grammar}")
-        loaded = load_grammar(grammar, format, start, add_duplicates)
+        loaded = load_grammar(grammar, format, start, add_duplicates, encoding)
         from inout._core.pipeline import begun
         from inout.cli.grammars import surprisal as report
         from inout.cli.paper import Paper

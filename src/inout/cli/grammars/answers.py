@@ -25,7 +25,7 @@ class Request:
     count: bool = False
     picture: bool = False  # constituents, and all trees if there are few
     restore: bool = False
-    numbers: bool = True  # for latent models: probabilities, not only the best tree
+    numbers: bool = True  # probabilities, not only the best tree
     max_words: int | None = None
 
 

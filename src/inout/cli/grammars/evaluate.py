@@ -9,6 +9,7 @@ from typing import Any
 from inout._core.errors import ArgumentError
 from inout.cli.formats import json_line, plural
 from inout.grammars.treebank import Parseval, Scores, read_parses, read_trees, score
+from inout.grammars.treebank.cleaning import ROOTS
 
 FORMAT = "inout eval 1"
 MOST_ERRORS = 5
@@ -21,7 +22,8 @@ def options(*, punctuation: bool, root: bool, functions: bool, skip_failures: bo
     if punctuation:
         changed["punctuation"] = ()
     if root:
-        changed["roots"] = ()
+        # Whatever a treebank calls it; `induce` calls it TOP.
+        changed |= {"roots": (), "equal": {**Parseval().equal, **dict.fromkeys(ROOTS, "TOP")}}
     return Parseval(**changed)
 
 

@@ -10,12 +10,12 @@ from typing import get_args
 
 from inout._core.errors import ArgumentError, FileError
 from inout.cli.commands.options import choice
-from inout.cli.files import STANDARD_INPUT, STDIN, stdin_lines
+from inout.cli.files import STANDARD_INPUT, STDIN, stdin_bytes, stdin_lines
 from inout.cli.messages import did_you_mean
 from inout.grammars import library
 from inout.grammars.formats import Duplicates, Format
 from inout.grammars.grammar import Grammar
-from inout.io.files import check_readable, lines_of_file
+from inout.io.files import check_readable, decoded, lines_of_file
 from inout.io.models import LATENT_GRAMMAR, has_key
 
 # A no-break space is part of a word, as in treebanks.
@@ -46,7 +46,11 @@ class Line:
 
 
 def load_grammar(
-    path: str, format: str | None = None, start: str | None = None, add_duplicates: bool = False
+    path: str,
+    format: str | None = None,
+    start: str | None = None,
+    add_duplicates: bool = False,
+    encoding: str | None = None,
 ) -> Grammar:
     """The grammar from a file, from the library by name, or from standard input for `-`."""
     form: Format | None = None
@@ -54,13 +58,13 @@ def load_grammar(
         form = choice("--from", format, get_args(Format))  # type: ignore[assignment]
     duplicates: Duplicates = "add" if add_duplicates else "error"
     if path == STANDARD_INPUT:
-        text = "\n".join(stdin_lines("a grammar"))
+        text = decoded(STDIN, stdin_bytes("a grammar").read(), encoding, "#")
         return Grammar.from_text(text, form, STDIN, start=start, duplicates=duplicates)
     if not Path(path).exists() and not Path(path).suffix and "/" not in path:
         return _from_library(path, start)
     if is_model(path):
         raise FileError("a latent model, which only `inout parse` reads, not a grammar", file=path)
-    return Grammar.load(path, form, start=start, duplicates=duplicates)
+    return Grammar.load(path, form, start=start, duplicates=duplicates, encoding=encoding)
 
 
 def is_model(path: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -10,6 +11,7 @@ from inout.cli.grammars.answers import Answer, Found, Request, refusal
 from inout.cli.grammars.loading import Line
 from inout.grammars.parser.analyses import Analyses, Parse
 from inout.grammars.parser.parser import Parser
+from inout.grammars.tree import PlainTree
 from inout.grammars.treebank.annotation import coarse_label, restore
 
 # Larger forests are not drawn.
@@ -40,6 +42,9 @@ def answer(parser: Parser, request: Request, line: Line, seed: int) -> Answer:
         count = 0 if request.count else None
         reason = first.reason or "the grammar has none"
         return Answer(line, words, count=count, unknown=first.unknown, reason=reason)
+    if not request.numbers:
+        found = Found(_tree(first, request), -math.inf, -math.inf)
+        return Answer(line, words, trees=[found], unknown=first.unknown)
     drawn: list[Parse] = []
     if request.samples:
         drawn = analyses.sample(request.samples, torch.Generator().manual_seed(seed))
@@ -64,10 +69,12 @@ def _parses(analyses: Analyses, request: Request) -> Sequence[Parse]:
 
 
 def _shown(parse: Parse, request: Request) -> Found:
+    return Found(_tree(parse, request), float(parse.log_weight), float(parse.log_prob))
+
+
+def _tree(parse: Parse, request: Request) -> PlainTree | None:
     tree = parse.plain_tree
-    if request.restore and tree is not None:
-        tree = restore(tree)
-    return Found(tree, float(parse.log_weight), float(parse.log_prob))
+    return restore(tree) if request.restore and tree is not None else tree
 
 
 def _constituents(analyses: Analyses, request: Request) -> dict[tuple[str, int, int], float]:
