@@ -77,4 +77,5 @@ def measure(state: State) -> Iterator[Figure]:
     for problem in (state.chains[1], state.shared[1], state.segments):
         yield from figures.hessian(problem, 5 if quick else 31)
     yield from figures.memory(HESSIAN_SHAPE)
+    yield from figures.long_chain(10**5 if quick else 10**6, 64, 1 if quick else 5)
     yield from decoding.measure(state.chains, state.shared, quick)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
 
 import torch
 
+from benchmarks.chain.memory import long_chain as long_chain_run
 from benchmarks.chain.memory import peak_over_potentials
 from benchmarks.chain.ours import em_step, loss_gradient, random_labels
 from benchmarks.chain.peers import HmmlearnStep, PytorchCrf, StructChain, StructSegments
@@ -121,3 +123,17 @@ def memory(shape: tuple[int, int, int]) -> Iterator[Figure]:
         "times",
         at_most=3,
     )
+
+
+def long_chain(n: int, s: int, repeats: int) -> Iterator[Figure]:
+    """A long chain in little memory, beside the usual passes; runs alternate."""
+    runs = [(long_chain_run(n, s, None), long_chain_run(n, s, "sqrt")) for _ in range(repeats)]
+    name = f"chain {[1, n, s]}, shared transitions"
+    plain = statistics.median(usual[0] for usual, _ in runs)
+    seconds = statistics.median(little[0] for _, little in runs)
+    peaks = [max(run[k][1] for run in runs) / 2**30 for k in (0, 1)]
+    yield Figure(f"log Z + gradient, {name}", plain, "s", repeats=repeats)
+    yield Figure(f"{name}: peak memory besides potentials", peaks[0], "GiB", repeats=repeats)
+    little = f'{name}, memory="sqrt"'
+    yield Figure(f"{little}: peak memory besides potentials", peaks[1], "GiB", at_most=1)
+    yield Figure(f"{little}: time / usual", seconds / plain, "times", at_most=1.6, repeats=repeats)

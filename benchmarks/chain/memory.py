@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
+
+import torch
 
 from benchmarks import problems
 from benchmarks.forest.memory import _memory, _start_of_phase
+from inout import LinearChain
 
 ROOT = Path(__file__).parents[2]
 
@@ -17,12 +21,36 @@ def peak_over_potentials(b: int, n: int, s: int) -> float:
 
     Imports, compilation and the start of the threads come before.
     """
-    script = (
-        "import sys; from benchmarks.chain import memory; memory.probe(*map(int, sys.argv[1:]))"
-    )
-    command = [sys.executable, "-c", script, str(b), str(n), str(s)]
-    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-    return float(done.stdout)
+    return float(_printed("probe", b, n, s))
+
+
+def _printed(function: str, *arguments: object) -> str:
+    """What a function of this module prints in a process of its own."""
+    script = f"from benchmarks.chain import memory; memory.{function}(*{arguments!r})"
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def long_chain(n: int, s: int, memory: str | None) -> tuple[float, float]:
+    """(seconds, bytes besides the potentials) of log Z and its gradient; transitions are shared."""
+    seconds, size = _printed("long_probe", n, s, memory).split()
+    return float(seconds), float(size)
+
+
+def long_probe(n: int, s: int, memory: str | None) -> None:
+    """Print them."""
+    generator = torch.Generator().manual_seed(0)
+    transitions = torch.randn(s, s, generator=generator).requires_grad_()
+
+    def gradient(emissions: torch.Tensor) -> None:
+        log_z = LinearChain(emissions, transitions, memory=memory).log_partition().sum()
+        torch.autograd.grad(log_z, (emissions, transitions))
+
+    gradient(torch.zeros(1, 100, s, requires_grad=True))
+    emissions = torch.randn(1, n, s, generator=generator).requires_grad_()
+    at_first, start = _start_of_phase(), time.perf_counter()
+    gradient(emissions)
+    print(time.perf_counter() - start, _memory("VmHWM") - at_first)
 
 
 def probe(b: int, n: int, s: int) -> None:

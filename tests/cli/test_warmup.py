@@ -68,6 +68,28 @@ def test_a_family_is_compiled_in_processes(tmp_path):
     assert any(path.name.startswith("scaled.") for path in kept)
 
 
+SHARED_OUT = """
+import os, time
+from functools import partial
+from inout.cli.warmup import workers
+
+def note(name):
+    time.sleep(0.05)
+    print(name, os.getpid(), file=open(name, "w"))
+
+workers.cores = lambda: 2
+groups = [[partial(note, f"{group}{x}") for x in "ab"] for group in range(4)]
+workers.solve_all(groups, lambda number, total: print(number, total), need_torch=False)
+"""
+
+
+def test_a_group_of_problems_is_solved_by_one_process(tmp_path):
+    done = python("-c", SHARED_OUT, cwd=tmp_path)
+    assert done.stdout == "".join(f"{number} 8\n" for number in range(9)), done.stderr
+    owners = {path.name: path.read_text().split()[1] for path in tmp_path.iterdir()}
+    assert all(owners[f"{group}a"] == owners[f"{group}b"] for group in range(4))
+
+
 def test_what_parsing_needs_is_compiled_without_torch():
     code = (
         "import sys; from inout.cli.warmup.problems import COMMANDS; "

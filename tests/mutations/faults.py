@@ -108,8 +108,8 @@ KERNELS = (
         "sparse-unary-rule-upside-down",
         file="kernels/sparse/cpu/inside.py",
         function="apply_unary",
-        text="value = totals[unary_child[u]]",
-        instead="value = totals[unary_head[u]]",
+        text="value = totals[grammar.unary_child[u]]",
+        instead="value = totals[grammar.unary_head[u]]",
         tests=("tests/oracle/test_parsing_chains.py", "tests/oracle/test_parsing_kernel.py"),
     ),
     Fault(

@@ -54,19 +54,16 @@ def check_posteriors(passes: ParsingPasses, case: Case, b: int, found: list[Tree
 
 
 def check_rules(passes: ParsingPasses, b: int, found: list[Tree]) -> None:
-    """Posteriors of rules over spans and splits, and none for those in no tree."""
+    """Posteriors of rules over spans, and none for those in no tree."""
     log_z = log_sum(found)
     spans: dict[tuple[int, ...], float] = {}
-    splits: dict[tuple[int, ...], float] = {}
     for x in found:
-        for kind, r, i, k, j in x.parts:
+        for kind, r, i, _, j in x.parts:
             if kind == "binary":
                 share = math.exp(x.log_weight - log_z)
                 spans[r, i, j] = spans.get((r, i, j), 0.0) + share
-                splits[r, i, k, j] = splits.get((r, i, k, j), 0.0) + share
     for threshold in (0.0, 0.25):
         check_sparse(passes.rule_posteriors(b, threshold), spans, threshold)
-        check_sparse(passes.split_posteriors(b, threshold), splits, threshold)
 
 
 def check_sparse(found: Any, expected: dict[tuple[int, ...], float], threshold: float) -> None:

@@ -15,9 +15,8 @@ from inout._core.errors import ArgumentError, FileError
 from inout.contexts.alignments.actions import action_targets, alignment_actions
 from inout.contexts.alignments.model import AlignmentModel, AlignmentSettings
 from inout.kernels.lattice.arrays import Targets
-from inout.kernels.lattice.growing import grow_rows
 from inout.kernels.lattice.histories import Histories
-from inout.kernels.lattice.op import Lattice
+from inout.kernels.lattice.op import Lattice, grow_rows
 from inout.learning.alignment import AlignmentStats, Strategy, difference
 from tests.oracle import alignment_graphs as oracle
 from tests.support import assert_close

@@ -13,8 +13,7 @@ from inout._core.errors import ArgumentError
 from inout.kernels.sparse.arrays import RuleArrays, SentenceArrays
 from inout.kernels.sparse.cpu.passes import ParsingPasses
 from inout.kernels.sparse.kbest import kbest
-from inout.kernels.sparse.trees import Trees
-from inout.kernels.sparse.viterbi import best_trees
+from inout.kernels.sparse.trees import Trees, best_trees
 from tests.oracle.parsing_trees import Problem, Tree, as_rows, random_problem
 from tests.seeds import seeds
 from tests.support import assert_close

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from inout.kernels.limits import SPARSE_RAISED
-from inout.kernels.sparse import batching
 from inout.kernels.sparse.arrays import RuleArrays, SentenceArrays
 from inout.kernels.sparse.cpu import batched, outside
+from inout.kernels.sparse.cpu import passes as kernel
 from inout.kernels.sparse.cpu.outside import Counts, Outer
 from inout.kernels.sparse.cpu.passes import ParsingPasses
 from tests.oracle.parsing_cases import (
@@ -226,25 +226,25 @@ def test_full_charts_are_done_side_by_side() -> None:
 
 def test_the_share_of_pairs_that_meet() -> None:
     full = random_passes(10, 1.0, 10, [4] * 5)
-    assert_close(batching.meeting_share(full.rules, full.sentences), 1.0, atol=1e-6)
+    assert_close(kernel.meeting_share(full.rules, full.sentences), 1.0, atol=1e-6)
     # Words are 1 or, by a unary rule, 0: of the pairs (0, 0), (0, 1), (2, 0) the last never meets.
     binary = np.array([[2, 0, 0], [2, 0, 1], [2, 2, 0]])
     rules = RuleArrays.compile(3, 0, binary, np.array([[0, 1]]))
     words = SentenceArrays(np.array([0, 2]), np.arange(3), np.ones(2, np.int32))
-    assert_close(batching.meeting_share(rules, words), 2 / 3, atol=1e-6)
+    assert_close(kernel.meeting_share(rules, words), 2 / 3, atol=1e-6)
 
 
 def test_forbidden_spans_count_as_empty() -> None:
     sentences = random_passes(4, 1.0, 4, [1, 3, 3]).sentences
-    assert batching.allowed_share(sentences) == 1.0
+    assert kernel.allowed_share(sentences) == 1.0
     allowed = np.ones((19, 1), np.bool_)
     # Spans 0..1 and 0..2 of the second sentence, of six with two words or more.
     allowed[[2, 3]] = False
     masked = replace(sentences, allowed=allowed)
-    assert_close(batching.allowed_share(masked), 4 / 6)
+    assert_close(kernel.allowed_share(masked), 4 / 6)
     passes = random_passes(20, 1.0, 20, [10] * 20)
     nothing = replace(passes.sentences, allowed=np.zeros((2000, 1), np.bool_))
-    assert not batching.pays(passes.rules, nothing)
+    assert not kernel.lanes_pay(passes.rules, nothing)
 
 
 @pytest.mark.parametrize("kind", ["arcs", "anchors", "beam"])

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 import inout
-from inout.kernels.sparse.viterbi import best_trees
+from inout.kernels.sparse.trees import best_trees
 from tests.oracle.parsing_cases import Case, Entries, Tree, possible_trees, random_case
 from tests.oracle.parsing_checks import check
 from tests.seeds import seeds

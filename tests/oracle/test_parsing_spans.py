@@ -91,15 +91,13 @@ def test_many_rules(features: str) -> None:
         case = with_anchors(with_mask(with_arcs(case, 5), 5), 5)
     counts = case.passes().only(1).expected_counts().binary
     rules = case.passes().rule_posteriors(1)
-    splits = case.passes().split_posteriors(1)
-    assert len(splits.rules) > 3000 or features
-    for got in (rules, splits):
-        if counts.ndim == 2:
-            found = np.zeros((n * n, r))
-            np.add.at(found, (got.starts * n + got.ends, got.rules), got.values)
-        else:
-            found = np.bincount(got.rules, got.values, minlength=r)
-        assert_close(found, counts)
+    assert len(rules.rules) > 1024 or features  # more than there is room for at first
+    if counts.ndim == 2:
+        found = np.zeros((n * n, r))
+        np.add.at(found, (rules.starts * n + rules.ends, rules.rules), rules.values)
+    else:
+        found = np.bincount(rules.rules, rules.values, minlength=r)
+    assert_close(found, counts)
 
 
 def test_a_chain_of_arcs_alone() -> None:

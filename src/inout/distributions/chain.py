@@ -19,6 +19,7 @@ from inout.forest import Forest
 from inout.forest.labels import BlockLabels
 from inout.kernels.chain import op
 from inout.kernels.chain.generating import generating_function
+from inout.kernels.chain.op import Memory
 from inout.kernels.chain.reference import reference_log_partition
 from inout.kernels.tiers import choose_tier
 from inout.series import Lanes
@@ -34,7 +35,9 @@ class LinearChain(LabelSequence):
 
     log Z and its gradient take O(b n s²) time, and O(b n s) memory besides the potentials and
     their gradients. Potentials in half precision are computed in float32. `tier="reference"`
-    computes log Z and its derivatives in plain torch code instead of the compiled kernels. NaN
+    computes log Z and its derivatives in plain torch code instead of the compiled kernels. For
+    very long chains on the CPU, `memory="sqrt"` keeps only O(b √n s) for the gradient and computes
+    the rest again, which takes about a third longer; a number of bytes does so where needed. NaN
     and +inf are refused, at the latest by the first query (on a GPU by its backward pass).
 
     >>> import torch
@@ -61,6 +64,7 @@ class LinearChain(LabelSequence):
         lengths: arguments.Lengths | None = None,
         *,
         tier: str | None = None,
+        memory: Memory = None,
     ) -> None:
         arguments.refuse_non_tensors(
             emissions=emissions, transitions=transitions, start=start, end=end
@@ -76,6 +80,7 @@ class LinearChain(LabelSequence):
         shapes = f"must be {[s, s]} or {[*batch_shape, steps, s, s]} for these emissions"
         expect(good, "transitions", shapes, list(transitions.shape))
         self.tier = choose_tier(emissions.device, tier)
+        self.memory = arguments.checked_memory(memory)
         self.lengths = arguments.checked_lengths(lengths, batch_shape, n, emissions.device)
         if not self.stationary:  # one block may be given for all positions of an element
             transitions = transitions.expand(*transitions.shape[:-3], steps, s, s)
@@ -159,10 +164,10 @@ class LinearChain(LabelSequence):
         )
 
     def _log_partition(self, potentials: Potentials) -> Float[Tensor, "*b"]:
-        reference = self.tier == "reference"
-        log_z = (reference_log_partition if reference else op.log_partition)(
-            *self._flat(potentials)
-        )
+        if self.tier == "reference":
+            log_z = reference_log_partition(*self._flat(potentials))
+        else:
+            log_z = op.log_partition(*self._flat(potentials), self.memory)
         if not self._values_checked:
             plain = log_z.detach()
             if log_z.requires_grad and log_z.is_cuda:
@@ -348,6 +353,7 @@ class HMM(LinearChain):
         lengths: arguments.Lengths | None = None,
         *,
         tier: str | None = None,
+        memory: Memory = None,
     ) -> None:
         arguments.refuse_non_tensors(
             initial=initial, transition=transition, emission=emission, observations=observations
@@ -379,4 +385,4 @@ class HMM(LinearChain):
         # Torch cannot differentiate the embedding of no symbols twice.
         some = symbols.numel() > 0
         emissions = torch.nn.functional.embedding(symbols, table) if some else table[symbols]
-        super().__init__(emissions, transition, initial, None, lengths, tier=tier)
+        super().__init__(emissions, transition, initial, None, lengths, tier=tier, memory=memory)

@@ -11,3 +11,7 @@ from inout.learning.model import GenerativeModel as GenerativeModel
 from inout.learning.priors import Additive as Additive
 from inout.learning.priors import Dirichlet as Dirichlet
 from inout.learning.progress import Progress as Progress
+from inout.learning.steps import auxiliary as auxiliary
+from inout.learning.steps import expected_counts as expected_counts
+from inout.learning.steps import maximum_likelihood as maximum_likelihood
+from inout.learning.steps import tree_counts as tree_counts

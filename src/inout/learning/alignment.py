@@ -16,8 +16,7 @@ from inout._core.errors import ArgumentError
 from inout.contexts.alignments.actions import action_targets, alignment_actions
 from inout.contexts.alignments.model import AlignmentModel, AlignmentSettings
 from inout.kernels.lattice.arrays import Columns, Targets, Vector
-from inout.kernels.lattice.growing import grow_rows
-from inout.kernels.lattice.op import Lattice
+from inout.kernels.lattice.op import Lattice, grow_rows
 from inout.kernels.lattice.selection import By
 from inout.learning.arguments import checked_number, generator_or_fixed
 from inout.learning.context_training import refuse_divergence

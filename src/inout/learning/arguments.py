@@ -43,20 +43,20 @@ def checked_array(name: str, values: Any, wanted: str) -> NDArray[np.float64]:
         raise ArgumentError(name, f"{wanted}. Got {values!r:.80}") from None
 
 
-def checked_frequencies(frequencies: Any, size: int) -> Float[np.ndarray, " b"]:
+def checked_frequencies(
+    frequencies: Any, size: int, name: str = "frequencies"
+) -> Float[np.ndarray, " b"]:
     """How often each sentence occurs, as an array; once each if None."""
     if frequencies is None:
         return np.ones(size)
-    array = checked_array("frequencies", frequencies, "must be numbers")
-    expect_shape("frequencies", array, (size,))
+    array = checked_array(name, frequencies, "must be numbers")
+    expect_shape(name, array, (size,))
     bad = ~(np.isfinite(array) & (array >= 0))
     if bad.any():
         place = int(np.flatnonzero(bad)[0])
-        raise ArgumentError(
-            "frequencies", f"must be finite and at least 0. Got {array[place]} at {place}"
-        )
+        raise ArgumentError(name, f"must be finite and at least 0. Got {array[place]} at {place}")
     if not array.any():
-        raise ArgumentError("frequencies", "must not all be 0")
+        raise ArgumentError(name, "must not all be 0")
     return array
 
 

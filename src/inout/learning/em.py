@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence, Sized
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -105,7 +105,8 @@ def em(
 
     With `checkpoint` the state is written to that file after every iteration; `resume=True`
     continues from there and gives the result of an uninterrupted run, bit for bit. `progress` is a
-    function of `Progress`, or True for a bar on the terminal.
+    function of `Progress`, or True for a bar on the terminal. It has the parameters of every
+    iteration, from the starting point on.
 
     Time: one log Z with gradient per iteration.
 
@@ -363,13 +364,14 @@ class _Training:
         return math.exp(exponent) if exponent < 700 else None
 
     def _progress(self, run: _Run) -> Progress:
-        return self.clock.progress(
+        told = self.clock.progress(
             run.objectives,
             run.log_likelihoods[-1],
             converged=run.converged,
             run=run.number,
             perplexity=self._perplexity(run),
         )
+        return replace(told, log_weights=torch.tensor(run.log_weights))
 
     def _save(self, run: _Run) -> None:
         if self.checkpoint is None:

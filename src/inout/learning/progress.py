@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
+
+from torch import Tensor
 
 from inout._core.errors import ArgumentError
 
@@ -16,7 +18,8 @@ from inout._core.errors import ArgumentError
 class Progress:
     """The state of a training run after an iteration.
 
-    `log_likelihood` is what `em` reports; `objective` has the prior or the penalty in it.
+    `log_likelihood` is what `em` reports; `objective` has the prior or the penalty in it;
+    `log_weights` [p] are its parameters of this iteration.
     """
 
     run: int  # which starting point, from 0
@@ -28,6 +31,7 @@ class Progress:
     perplexity: float | None  # per word; None where the number of words is unknown
     iterations_left: int  # of this run, as far as can be told
     seconds_left: float | None  # of all runs, as far as can be told
+    log_weights: Tensor | None = field(default=None, repr=False, compare=False)  # of `em` only
 
 
 Callback = Callable[[Progress], None]

@@ -7,6 +7,7 @@ import gc
 from collections.abc import Callable
 from dis import get_instructions
 from functools import cached_property
+from types import ModuleType
 from typing import Any
 
 from numba import njit, types
@@ -127,9 +128,10 @@ def _makes_arrays(function: Callable[..., Any]) -> bool:
     """Whether a function makes arrays, or calls one that does, or one that is defined below it."""
     names = function.__code__.co_names
     called = {step.argval for step in get_instructions(function) if step.opname == "LOAD_GLOBAL"}
+    known = [function.__globals__.get(name, vars(builtins).get(name)) for name in called]
+    known += [vars(x)[n] for x in known if isinstance(x, ModuleType) for n in names if n in vars(x)]
     return not _MAKERS.isdisjoint(names) or any(
-        one is None or getattr(one, "targetoptions", {}).get("_nrt", False)
-        for one in (function.__globals__.get(name, vars(builtins).get(name)) for name in called)
+        one is None or getattr(one, "targetoptions", {}).get("_nrt", False) for one in known
     )
 
 

@@ -62,7 +62,7 @@ def _inside() -> None:
 
 
 def _best() -> None:
-    from inout.kernels.sparse.viterbi import best_trees
+    from inout.kernels.sparse.trees import best_trees
 
     best_trees(_two_words())
 

@@ -35,7 +35,7 @@ from inout.grammars.tree import PlainTree, Tree, as_nltk
 from inout.kernels.sparse.max_rule import max_rule
 from inout.kernels.sparse.op import log_partition
 from inout.kernels.sparse.sample import sample
-from inout.kernels.sparse.viterbi import best_trees
+from inout.kernels.sparse.trees import best_trees
 
 if TYPE_CHECKING:
     from inout.forest import Forest
@@ -157,6 +157,15 @@ class Analyses:
             return torch.zeros_like(base).detach()
         (result,) = torch.autograd.grad([x for x, _ in used], base, [g for _, g in used])
         return result
+
+    def category_counts(self) -> Float[Tensor, " a"]:
+        """The expected number of nodes of each of `grammar.nonterminals` in a tree.
+
+        Those of its rules, added up (Prescher 2001, lemma 1). Empty constituents count as well.
+        """
+        uses, table = self.expected_counts(), self.problem.grammar.rules
+        lhs = torch.from_numpy(table.lhs.astype(np.int64))
+        return uses.new_zeros(len(table.nonterminals)).index_add(0, lhs, uses)
 
     def marginals(self) -> Marginals:
         """Expected numbers of constituents and of rules over each span of at least one word."""

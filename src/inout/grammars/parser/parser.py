@@ -226,6 +226,15 @@ class Parser:
         """The expected number of uses of each rule in a tree of the sentence."""
         return self.given(words).expected_counts()
 
+    def category_counts(self, words: Words) -> Float[Tensor, " a"]:
+        """The expected number of nodes of each of `grammar.nonterminals` in a tree.
+
+        >>> parser = Parser(Grammar.from_text("S -> S S | A | 'b'\\nA -> 'b'"))
+        >>> parser.category_counts("b b".split())
+        tensor([3., 1.], dtype=torch.float64)
+        """
+        return self.given(words).category_counts()
+
     def forest(self, words: Words) -> Forest:
         """All trees as a `Forest`, for grammars without cycles; see `Analyses.forest`."""
         return self.given(words).forest()

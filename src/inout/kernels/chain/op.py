@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from inout._core.errors import ArgumentError
 from inout.kernels.autograd import differentiable_log_partition, gradient_wanted
 from inout.kernels.chain.cpu import decode as decoding
 from inout.kernels.chain.cpu.passes import CpuPasses
+from inout.kernels.chain.cpu.recomputed import RecomputingPasses
 from inout.kernels.chain.gpu.matrix import MatrixPasses
 from inout.kernels.chain.gpu.passes import GpuPasses
 from inout.kernels.chain.reference import reference_log_partition
@@ -18,6 +22,7 @@ from inout.kernels.shapes import Emissions, Labels, Lengths, PerElement, Transit
 from inout.kernels.threads import over_batch
 from inout.kernels.tiers import choose_tier
 
+Memory = int | str | None  # bytes, or "sqrt"
 ChainPasses = CpuPasses | GpuPasses | MatrixPasses
 
 
@@ -31,15 +36,40 @@ def passes_for(
     return (GpuPasses if few else MatrixPasses)(emissions, transitions, lengths, keep=keep)
 
 
-def log_partition(emissions: Emissions, transitions: Transitions, lengths: Lengths) -> PerElement:
+def recomputing(
+    emissions: Tensor, transitions: Tensor, lengths: Tensor, memory: Memory
+) -> RecomputingPasses | None:
+    """Passes that keep the alphas of √n positions and compute the others again; or None.
+
+    They are needed if `memory` is "sqrt", or fewer bytes than the usual ones take besides the
+    potentials and their gradients.
+    """
+    b, n, s = emissions.shape
+    row = b * s * emissions.element_size()
+    if memory is None or (isinstance(memory, int) and 4 * n * row <= memory):
+        return None
+    if emissions.is_cuda:
+        raise ArgumentError("memory", "can be limited on the CPU only")
+    every = math.isqrt(n - 1) + 1 if n else 1
+    least = (3 * -(-n // every) + 6 * every) * row
+    if isinstance(memory, int) and least > memory:
+        raise ArgumentError("memory", f"must be at least {least} bytes. Got {memory}")
+    return RecomputingPasses(emissions, transitions, lengths, every=every)
+
+
+def log_partition(
+    emissions: Emissions, transitions: Transitions, lengths: Lengths, memory: Memory = None
+) -> PerElement:
     """log Z of each chain; bt is 1 or b, nt is 1 (stationary) or n - 1. 0 for the empty chain.
 
     O(b n s²) time; O(b n s) memory besides the potentials and their gradients, or O(b n) without
-    gradients. NaN if an element has NaN or +inf among its potentials.
+    gradients. `memory` limits it, see `recomputing`. NaN if an element has NaN or +inf among its
+    potentials.
     """
     keep = gradient_wanted(emissions, transitions)
+    passes = recomputing(emissions, transitions, lengths, memory) if keep else None
     return differentiable_log_partition(
-        passes_for(emissions, transitions, lengths, keep=keep),
+        passes or passes_for(emissions, transitions, lengths, keep=keep),
         lambda e, t: reference_log_partition(e, t, lengths),
         emissions,
         transitions,

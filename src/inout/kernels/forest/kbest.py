@@ -10,35 +10,29 @@ from inout.kernels.forest.arrays import Structure
 from inout.kernels.forest.cpu import kbest as compiled
 from inout.kernels.forest.cpu.kbest import Items, Progress, ScoredForest, Trees
 from inout.kernels.limits import FOREST_MAX_EDGES, FOREST_SMALL_SEARCH
-from inout.kernels.math.cpu.heap import (
-    FIRST,
-    ITEM_COLUMNS,
-    MOST_NODES,
-    NEXT,
-    Nodes,
-    longer_nodes,
-    new_nodes,
-)  # fmt: skip
+from inout.kernels.math.cpu import heap
 
 _Ints = Int64[np.ndarray, "_"]
 
 
-def _find_nodes(forest: ScoredForest, root: int, k: int, max_edges: int) -> tuple[_Ints, Nodes]:
+def _find_nodes(
+    forest: ScoredForest, root: int, k: int, max_edges: int
+) -> tuple[_Ints, heap.Nodes]:
     """Nodes of the k best derivations of the root in order, 0 for the best, and all nodes."""
     if k == 1:
         # The search would have nothing to do, but would have to be compiled.
-        return np.zeros(1, np.int64), new_nodes(1)
+        return np.zeros(1, np.int64), heap.new_nodes(1)
     # np.zeros and np.empty take memory from the system only where it is touched, so a small part
     # of a large forest is searched at the cost of that part.
     num_edges = int(forest.edge_offsets[root + 1])
     items = Items(
-        np.zeros((root + 1, ITEM_COLUMNS), np.int32),
+        np.zeros((root + 1, heap.ITEM_COLUMNS), np.int32),
         np.zeros(root + 1, np.int64),
         np.empty(num_edges, np.float64),
         np.empty(num_edges, np.int64),
     )
-    max_nodes = min(max(max_edges, FOREST_SMALL_SEARCH), int(MOST_NODES))
-    nodes = new_nodes(min(1024, max_nodes))
+    max_nodes = min(max(max_edges, FOREST_SMALL_SEARCH), int(heap.MOST_NODES))
+    nodes = heap.new_nodes(min(1024, max_nodes))
     progress = Progress(np.array([1, 1, 0]), np.empty((root + 2, 2), np.int64))
     while not compiled.search(forest, root, k, items, nodes, progress):
         if len(nodes.edges) == max_nodes:
@@ -47,22 +41,21 @@ def _find_nodes(forest: ScoredForest, root: int, k: int, max_edges: int) -> tupl
                 f"{max_nodes} partial derivations",
                 remedy=Remedy.FEWER_DERIVATIONS,
             )
-        nodes = longer_nodes(nodes, min(2 * len(nodes.edges), max_nodes))
+        nodes = heap.longer_nodes(nodes, min(2 * len(nodes.edges), max_nodes))
     found = int(progress.numbers[0])
     root_nodes = np.zeros(found, np.int64)
+    node = items.state[root, heap.FIRST]
     for r in range(1, found):
-        root_nodes[r] = nodes.links[root_nodes[r - 1], NEXT] if r > 1 else items.state[root, FIRST]
+        root_nodes[r], node = node, nodes.links[node, heap.NEXT]
     return root_nodes, nodes
 
 
 def _write_trees(
-    forest: ScoredForest, root: int, root_nodes: _Ints, nodes: Nodes, max_edges: int
+    forest: ScoredForest, root: int, root_nodes: _Ints, nodes: heap.Nodes, max_edges: int
 ) -> tuple[_Ints, _Ints]:
     """Offsets and edges in preorder of the derivations of the root that the nodes stand for."""
-    per_item, per_node = (
-        np.zeros((2, root + 1), np.int64),
-        np.zeros((2, len(nodes.edges)), np.int64),
-    )
+    per_item = np.zeros((2, root + 1), np.int64)
+    per_node = np.zeros((2, len(nodes.edges)), np.int64)
     num_tails = int(forest.tail_offsets[forest.edge_offsets[root + 1]])
     stack = np.empty((num_tails + 1, 2), np.int64)
     trees = Trees(per_item[0], per_node[0], per_item[1], per_node[1], stack)

@@ -16,6 +16,7 @@ from inout.kernels.lattice.arrays import (
     Numbers,
     Paths,
     Slots,
+    Strings,
     Targets,
     Vector,
     Writing,
@@ -25,7 +26,6 @@ from inout.kernels.lattice.cpu import inference as passes
 from inout.kernels.lattice.cpu import scoring
 from inout.kernels.lattice.cpu import targets as writing
 from inout.kernels.lattice.histories import Histories
-from inout.kernels.lattice.targets import written_ranges
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,3 +227,41 @@ class Lattice:
         """The context that each edge begins at: [e]."""
         sizes = np.repeat(self._paths.sizes, np.diff(self.slot_offsets))
         return np.repeat(self.slot_nodes, sizes)
+
+
+def written_ranges(columns: Columns, targets: Targets) -> tuple[Numbers, int]:
+    """The least and the largest number of symbols written at each column: [2 c]; most choices."""
+    actions = int(columns.end_actions.max(initial=0))
+    if len(targets.offsets) != columns.num_examples + 1:
+        raise ArgumentError(
+            "targets", f"must have {columns.num_examples} strings. Got {len(targets.offsets) - 1}"
+        )
+    if len(targets.symbols) < actions:
+        raise ArgumentError(
+            "targets", f"must have symbols of {actions} actions. Got {len(targets.symbols)}"
+        )
+    ranges = np.zeros((2, columns.size), np.int64)
+    width = writing.written(columns, targets, ranges[0], ranges[1])
+    return ranges, int(width)
+
+
+def grow_rows(histories: Histories, lattice: Lattice, edge_weights: Vector, least: float) -> None:
+    """Give histories rows of zeros where an edge has a weight beyond ±least.
+
+    For lattices that were selected without `grow`; their `slot_rows` are filled in, so that
+    `Histories.add_gradient` finds the new rows. What stays without a row has a gradient that is
+    small, and is dropped: of the contexts that are selected nearly all have next to no mass, and
+    rows for them all would need many times the memory (Steinhardt & Liang, appendix B, round
+    small coordinates of the gradient to zero for the same reason, at random).
+    """
+    columns = lattice.columns
+    places = np.repeat(np.arange(columns.size), np.diff(lattice.node_offsets))
+    strings = Strings(lattice.parents, lattice.symbols, lattice.lens, lattice.is_anchored, places)
+    while True:
+        scoring.grow_rows(
+            columns, histories.features, strings, lattice.slots, lattice.edge_offsets, edge_weights,
+            least,
+        )  # fmt: skip
+        if not histories.is_full:
+            return
+        histories.enlarge()

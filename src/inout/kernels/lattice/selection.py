@@ -22,8 +22,7 @@ from inout.kernels.lattice.arrays import (
 )
 from inout.kernels.lattice.cpu import selection
 from inout.kernels.lattice.histories import Histories
-from inout.kernels.lattice.op import Lattice
-from inout.kernels.lattice.targets import written_ranges
+from inout.kernels.lattice.op import Lattice, written_ranges
 from inout.kernels.limits import LATTICE_UNBOUNDED
 
 By = Literal["model", "target", "hybrid"]

@@ -148,18 +148,6 @@ class RuleArrays:
         return cls(num_symbols, grammar, ways)
 
 
-def _no_offsets() -> NDArray[np.int64]:
-    return _NONE
-
-
-def _no_symbols() -> NDArray[np.int32]:
-    return np.empty(0, np.int32)
-
-
-def _everything() -> NDArray[np.bool_]:
-    return np.empty((0, 1), np.bool_)
-
-
 @dataclass(frozen=True, eq=False)
 class SentenceArrays:
     """The symbols that the words of some sentences may have, before unary rules; no weights.
@@ -183,9 +171,10 @@ class SentenceArrays:
     starts: NDArray[np.int64]  # [b+1]
     offsets: NDArray[np.int64]  # [positions+1]
     symbols: NDArray[np.int32]  # [words' entries]
-    arc_offsets: NDArray[np.int64] = field(default_factory=_no_offsets)  # [cells+1] or [0]
-    arc_symbols: NDArray[np.int32] = field(default_factory=_no_symbols)  # [arcs]
-    allowed: NDArray[np.bool_] = field(default_factory=_everything)  # [cells s|1] or [0 1]
+    arc_offsets: NDArray[np.int64] = field(default_factory=lambda: _NONE)  # [cells+1] or [0]
+    arc_symbols: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))  # [arcs]
+    # [cells s|1] or [0 1]
+    allowed: NDArray[np.bool_] = field(default_factory=lambda: np.empty((0, 1), np.bool_))
 
     def __len__(self) -> int:
         return len(self.starts) - 1

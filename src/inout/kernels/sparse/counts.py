@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -34,13 +34,10 @@ def _is_prime(number: int) -> bool:
     return True
 
 
-def _descending() -> Iterator[int]:
-    return (x for x in range(2**31 - 1, 11, -2) if _is_prime(x))
-
-
 @cache
-def _known() -> tuple[list[int], Iterator[int]]:
-    return [], _descending()
+def _prime_below(number: int) -> int:
+    """The largest prime below an odd number."""
+    return next(x for x in range(number - 2, 11, -2) if _is_prime(x))
 
 
 def primes(count: int) -> list[int]:
@@ -49,10 +46,10 @@ def primes(count: int) -> list[int]:
     >>> primes(3)
     [2147483647, 2147483629, 2147483587]
     """
-    known, rest = _known()
-    while len(known) < count:
-        known.append(next(rest))
-    return known[:count]
+    found = [2**31 + 1]
+    for _ in range(count):
+        found.append(_prime_below(found[-1]))
+    return found[1:]
 
 
 def from_remainders(remainders: Sequence[int], moduli: Sequence[int]) -> int:
@@ -103,10 +100,6 @@ def _logs(numbers: Array) -> Array:
     return np.array(flat, np.float64).reshape(numbers.shape)
 
 
-def _remainders(numbers: Array, prime: int) -> Array:
-    return np.ascontiguousarray(numbers % prime, np.int64)
-
-
 def count_trees(
     passes: ParsingPasses,
     binary: ArrayLike | None = None,
@@ -148,7 +141,8 @@ def count_trees(
     moduli = primes(int(needed.max(initial=0)))
     found: list[list[int]] = [[] for _ in lengths]
     for turn, prime in enumerate(moduli):
-        binary_rest, unary_rest, word_rest = (_remainders(x, prime) for x in numbers)
+        rests = (np.ascontiguousarray(x % prime, np.int64) for x in numbers)
+        binary_rest, unary_rest, word_rest = rests
         binary_rest = np.ascontiguousarray(np.atleast_2d(binary_rest)[:, rules.ways.order])
         weights = Weights(binary_rest, np.atleast_2d(unary_rest))
         problem = Problem(rules.grammar, Residues(prime), weights, sentences.words(word_rest))

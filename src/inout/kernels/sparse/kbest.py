@@ -6,23 +6,15 @@ import numpy as np
 
 from inout._core.errors import ArgumentError
 from inout.kernels.math.cpu.heap import ITEM_COLUMNS, MOST_NODES, longer_nodes, new_nodes
+from inout.kernels.sparse import trees
 from inout.kernels.sparse.cpu import kbest as kernel
 from inout.kernels.sparse.cpu.inside import filled_chart
 from inout.kernels.sparse.cpu.kbest import Scratch, Tables
 from inout.kernels.sparse.cpu.passes import ParsingPasses
 from inout.kernels.sparse.cpu.viterbi import Search
-from inout.kernels.sparse.trees import (
-    Array,
-    Trees,
-    cut,
-    for_each_sentence,
-    most_edges,
-    new_items,
-    no_trees,
-)
 
 
-def kbest(passes: ParsingPasses, k: int) -> list[Trees]:
+def kbest(passes: ParsingPasses, k: int) -> list[trees.Trees]:
     """For each sentence its k best trees, or all if there are fewer, in order.
 
     Duplicate rules give different trees; no tree is repeated. Ties are broken as by `best_trees`,
@@ -30,7 +22,6 @@ def kbest(passes: ParsingPasses, k: int) -> list[Trees]:
     of `best_trees`, then for each tree the edges of symbols over spans whose second best tree is
     needed for the first time. Huang & Chiang (IWPT 2005), algorithm 3.
 
-    >>> import numpy as np
     >>> from inout.kernels.sparse.arrays import RuleArrays, SentenceArrays
     >>> rules = RuleArrays.compile(1, 0, np.array([[0, 0, 0]]), np.empty((0, 2), int))
     >>> words = SentenceArrays(np.array([0, 3]), np.arange(4), np.zeros(3, np.int32))
@@ -41,22 +32,22 @@ def kbest(passes: ParsingPasses, k: int) -> list[Trees]:
     if k < 0:
         raise ArgumentError("k", f"must be 0 or more. Got {k}")
     rules, starts, lengths = passes.rules, passes.sentences.starts, passes.sentences.lengths
-    results = [no_trees() for _ in lengths]
-    problem, most = passes.best_problem, most_edges(passes)
+    results = [trees.Trees(np.empty(0), []) for _ in lengths]
+    problem, most = passes.best_problem, trees.most_edges(passes)
 
     def search(b: int) -> None:
         n, start = int(lengths[b]), int(starts[b])
         chart, _ = filled_chart(problem, start, n)
         found = Search(problem, rules.ways, start, chart)
-        items = new_items(n, rules.num_symbols, ITEM_COLUMNS)
+        items = trees.new_items(n, rules.num_symbols, ITEM_COLUMNS)
         results[b] = _trees(found, items, n, k, min(k, most * n))
 
     if k:
-        for_each_sentence(passes, search)
+        trees.for_each_sentence(passes, search)
     return results
 
 
-def _trees(search: Search, items: Array, n: int, k: int, room: int) -> Trees:
+def _trees(search: Search, items: trees.Array, n: int, k: int, room: int) -> trees.Trees:
     """The k best trees of n words; of an item at most `room` edges are of use."""
     scratch = Scratch(np.empty((2 * n + 4, 5), np.int64), np.empty(room), np.empty(room, np.int64))
     tables = Tables(items, new_nodes(8 * n), np.ones(1, np.int64))
@@ -71,7 +62,7 @@ def _trees(search: Search, items: Array, n: int, k: int, room: int) -> Trees:
         count = kernel.write_trees(search, tables, scratch.stack, scores, offsets, nodes, count)
         if count < found:
             tables = _longer(tables, 4 * n)
-    return cut(scores, offsets, nodes)
+    return trees.cut(scores, offsets, nodes)
 
 
 def _longer(tables: Tables, more: int) -> Tables:

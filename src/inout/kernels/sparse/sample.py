@@ -5,19 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from inout._core.errors import ArgumentError
+from inout.kernels.sparse import trees
 from inout.kernels.sparse.cpu import sample as kernel
 from inout.kernels.sparse.cpu.passes import ParsingPasses
-from inout.kernels.sparse.trees import (
-    Trees,
-    cut,
-    for_each_sentence,
-    most_edges,
-    new_items,
-    no_trees,
-)
 
 
-def sample(passes: ParsingPasses, count: int, seed: int) -> list[Trees]:
+def sample(passes: ParsingPasses, count: int, seed: int) -> list[trees.Trees]:
     """`count` independent samples of the trees of each sentence.
 
     None for a sentence without a tree. The scores are log-weights, not probabilities. Sample x of
@@ -38,20 +31,21 @@ def sample(passes: ParsingPasses, count: int, seed: int) -> list[Trees]:
     if not 0 <= seed < 2**64:
         raise ArgumentError("seed", f"must be in 0 to 2^64 - 1. Got {seed}")
     rules, starts, lengths = passes.rules, passes.sentences.starts, passes.sentences.lengths
-    results = [no_trees() for _ in lengths]
-    scaled, logs, most = passes.scaled_problem(), passes.log_problem, most_edges(passes)
+    results = [trees.Trees(np.empty(0), []) for _ in lengths]
+    scaled, logs, most = passes.scaled_problem(), passes.log_problem, trees.most_edges(passes)
 
     def draw(b: int) -> None:
         n = int(lengths[b])
         scores, offsets = np.empty(count), np.zeros(count + 1, np.int64)
         nodes = np.empty((count * (2 * n - 1), 5), np.int64)
+        items = trees.new_items(n, rules.num_symbols, 1)
         found = kernel.sample(
-            scaled, logs, rules.ways, int(starts[b]), n, new_items(n, rules.num_symbols, 1), most,
-            np.uint64(seed), b, scores, offsets, nodes,
+            scaled, logs, rules.ways, int(starts[b]), n, items, most, np.uint64(seed), b, scores,
+            offsets, nodes,
         )  # fmt: skip
         if found:
-            results[b] = cut(scores, offsets, nodes)
+            results[b] = trees.cut(scores, offsets, nodes)
 
     if count:
-        for_each_sentence(passes, draw)
+        trees.for_each_sentence(passes, draw)
     return results

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from inout.kernels.sparse.cpu.inside import filled_chart
 from inout.kernels.sparse.cpu.passes import ParsingPasses
+from inout.kernels.sparse.cpu.viterbi import Search, viterbi
 from inout.kernels.threads import over_batch
 
 Array = NDArray[Any]
@@ -42,17 +44,10 @@ def leaves(nodes: Array) -> Array:
 
 def most_edges(passes: ParsingPasses) -> int:
     """A bound on the entries and rules, or unary rules, of a symbol over a span."""
-    sentences = passes.sentences
-    entries = sum(
-        int(np.diff(x).max(initial=0)) for x in (sentences.offsets, sentences.arc_offsets)
-    )
+    words = passes.sentences
+    entries = sum(int(np.diff(x).max(initial=0)) for x in (words.offsets, words.arc_offsets))
     widest = int(np.diff(passes.rules.ways.head_offsets).max(initial=0))
     return max(entries + widest, 1 + len(passes.rules.grammar.unary_head))
-
-
-def no_trees() -> Trees:
-    """Those of a sentence without words."""
-    return Trees(np.empty(0), [])
 
 
 def cut(scores: Array, offsets: Array, nodes: Array) -> Trees:
@@ -79,3 +74,31 @@ def for_each_sentence(passes: ParsingPasses, function: Callable[[int], None]) ->
                     function(int(b))
 
     over_batch(part, len(passes.groups), passes.work)
+
+
+def best_trees(passes: ParsingPasses) -> Trees:
+    """The best tree of each sentence and its log-weight.
+
+    Ties go to no unary rule, then to entries, then to the first rule, then to the first split.
+
+    >>> from inout.kernels.sparse.arrays import RuleArrays, SentenceArrays
+    >>> rules = RuleArrays.compile(2, 0, np.array([[0, 1, 1], [0, 0, 1]]), np.empty((0, 2), int))
+    >>> words = SentenceArrays(np.array([0, 3]), np.arange(4), np.array([1, 1, 1], np.int32))
+    >>> logs = np.log([0.75, 0.25])
+    >>> best = best_trees(ParsingPasses(rules, words, logs, np.empty(0), np.zeros(3)))
+    >>> best.nodes[0][:, [0, 1, 4]].tolist()
+    [[0, 3, 1], [0, 2, 0], [0, 1, 0], [1, 2, 1], [2, 3, 2]]
+    """
+    lengths, starts, ways = passes.sentences.lengths, passes.sentences.starts, passes.rules.ways
+    scores, problem = np.full(len(lengths), -np.inf), passes.best_problem
+    nodes: list[Array] = [np.empty((0, 5), np.int64) for _ in lengths]
+
+    def find(b: int) -> None:
+        n, start = int(lengths[b]), int(starts[b])
+        own, stack = np.empty((2 * n - 1, 5), np.int64), np.empty((n + 1, 3), np.int64)
+        chart, _ = filled_chart(problem, start, n)
+        scores[b], size = viterbi(Search(problem, ways, start, chart), stack, own)
+        nodes[b] = own[:size]
+
+    for_each_sentence(passes, find)
+    return Trees(scores, nodes)

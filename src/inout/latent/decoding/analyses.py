@@ -15,7 +15,6 @@ from inout._core.randomness import checked_generator, random_seed
 from inout.grammars.tree import Tree, nltk_tree
 from inout.kernels.latent.decode import sample_items
 from inout.kernels.latent.op import BlockPasses
-from inout.kernels.latent.powers import ldexp
 from inout.latent.decoding.best_trees import ConstituentTable, Method, best_items
 from inout.latent.decoding.pruning import CoarseGrammar
 from inout.latent.graphs import Chart, block_rules
@@ -67,7 +66,7 @@ class LatentAnalyses:
         May underflow to 0; `posteriors` and `log_partition` do not.
         """
         mantissas, powers = self.passes.partitions
-        return self._places(ldexp(self.passes.expected_items * mantissas[0], powers[:1]))
+        return self._places(_ldexp(self.passes.expected_items * mantissas[0], powers[:1]))
 
     def _places(self, values: NDArray[np.float64]) -> Places:
         names, symbols = self.model.skeleton.nonterminals, self.chart.graph.symbols.tolist()
@@ -118,3 +117,13 @@ class LatentAnalyses:
             else:
                 waiting.append(make(label, [waiting.pop(), waiting.pop()]))
         return waiting.pop()
+
+
+def _ldexp(values: NDArray[np.float64], exponents: NDArray[np.integer]) -> NDArray[np.float64]:
+    """value · 2^exponent for any exponents; what is too large is infinite.
+
+    >>> _ldexp(np.array([0.5, 1.0, 0.0]), np.array([1, 10**9, 10**9])).tolist()
+    [1.0, inf, 0.0]
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(np.ldexp(values, np.clip(exponents, -3000, 3000)))

@@ -46,12 +46,13 @@ class CpuPasses:
         self.fits: Array = np.empty(b)  # log Z, or NaN if the element needs log space
         self.differentiated = False
 
-    def _run_forward(self, rows: int, back: int) -> Messages:
+    def _run_forward(self, rows: int, back: int, every: int = 0) -> Messages:
         """Fills fits, and the messages but for the betas, for which it makes room."""
         b, n, s = self.emissions.shape
-        sizes = (b, rows, s), (b, back, s), (b, n), (b, n)
-        alphas, betas, scales, shifts = (np.empty(x, self.emissions.dtype) for x in sizes)
-        made = Messages(alphas, betas, scales, shifts, self.fits)
+        kept = -(-n // every) if every else 0
+        sizes = (b, rows, s), (b, back, s), (b, n), (b, n), (b, kept, s)
+        alphas, betas, scales, shifts, some = (np.empty(x, self.emissions.dtype) for x in sizes)
+        made = Messages(alphas, betas, scales, shifts, self.fits, some, every)
         over_batch(
             lambda lo, hi: scaled.forward(self.chains, lo, hi, self.limits, made), b, self.work
         )

@@ -50,6 +50,8 @@ class Messages(NamedTuple):
     scales: Array  # [b n], of the alphas
     shifts: Array  # [b n], the largest transition to each position
     log_z: Array  # [b]; NaN marks an element for log space
+    kept: Array  # [b n/every s], the alphas of every so many positions, or [b 0 s]
+    every: int
 
 
 class Parts(NamedTuple):
@@ -156,6 +158,8 @@ def forward(chains, lo, hi, limits, messages):
                 spread(before, factors, total)
             scale, shift, least = emit(emissions[b, t], total, alpha)
             messages.scales[b, t], messages.shifts[b, t] = scale, block_shift
+            if messages.kept.shape[1] > 0 and t % messages.every == 0:
+                messages.kept[b, t // messages.every] = alpha
             good = scale >= limits.floor  # below, there is no reciprocal of it
             if not good:
                 break
@@ -226,12 +230,7 @@ def backward(chains, transposed, lo, hi, exact, messages, weights, gradients, pl
     to gradients.pairs what is still to be multiplied by the factors: one matrix product for each
     element, at its place of `places` [b].
     """
-    emissions, alphas, betas, log_z = (
-        chains.emissions,
-        messages.alphas,
-        messages.betas,
-        messages.log_z,
-    )
+    emissions, alphas, betas = chains.emissions, messages.alphas, messages.betas
     stationary = transposed.shape[0] > 0
     size, one = emissions.shape[2], emissions.dtype.type(1)
     rows = emissions.shape[1] if stationary else 1
@@ -239,7 +238,7 @@ def backward(chains, transposed, lo, hi, exact, messages, weights, gradients, pl
     back, flat = np.empty(size, emissions.dtype), np.empty(size * size, emissions.dtype)
     factors = flat.reshape((size, size))
     for b in range(lo, hi):
-        if np.isnan(log_z[b]):
+        if np.isnan(messages.log_z[b]):
             continue
         shared = b if chains.transitions.shape[0] > 1 else 0
         last = chains.lengths[b] - 1
@@ -253,7 +252,7 @@ def backward(chains, transposed, lo, hi, exact, messages, weights, gradients, pl
             # The sum over i, j of alpha[i] exp(block[i, j]) ahead[j], as computed below.
             norm = mass * messages.scales[b, t]
             if not (mass >= exact and norm >= exact):
-                log_z[b] = np.nan
+                messages.log_z[b] = np.nan
                 break
             share_out(alphas[b, t], betas[b, t], weights[b] / mass, gradients.nodes[b, t])
             if t > 0:
@@ -267,7 +266,7 @@ def backward(chains, transposed, lo, hi, exact, messages, weights, gradients, pl
                     exponentiate(block.reshape(block.size), messages.shifts[b, t], flat)
                     collect(factors, scaled[row], ahead[row], back, gradients.pairs[b, t - 1])
                 scale_by(back, one / largest(back), betas[b, t - 1])
-        if stationary and last > 0 and not np.isnan(log_z[b]):
+        if stationary and last > 0 and not np.isnan(messages.log_z[b]):
             add_product_of_columns(scaled[:last], ahead[:last], gradients.pairs[places[b], 0])
 
 

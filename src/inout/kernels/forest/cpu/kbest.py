@@ -17,22 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled, inner
-from inout.kernels.math.cpu.heap import (  # fmt: skip
-    CHILD,
-    FIRST,
-    HEAP,
-    LAST,
-    NEXT,
-    NONE,
-    OPENED,
-    POSITION,
-    PREVIOUS,
-    RANK,
-    meld,
-    without_top,
-    write_follower,
-    write_node,
-)
+from inout.kernels.math.cpu import heap
 
 # The kernels write np.int64(...) around what they pass on: numba would compile each helper again
 # for a literal and again for an int32, which trebles the seconds of the first call.
@@ -89,10 +74,9 @@ def edge_weight(forest, edge):
 def viterbi(forest):
     """Fill best [v] and pointer [v]; of equal edges the first wins."""
     num_axioms, item_weights = forest.num_axioms, forest.item_weights
-    best, pointer = forest.best, forest.pointer
     for item in range(num_axioms):
-        best[item] = item_weights[item]
-        pointer[item] = -1
+        forest.best[item] = item_weights[item]
+        forest.pointer[item] = -1
     for item in range(num_axioms, len(item_weights)):
         highest = -np.inf
         chosen = -1
@@ -102,8 +86,8 @@ def viterbi(forest):
                 highest = weight
                 chosen = edge
         highest += item_weights[item]
-        best[item] = highest
-        pointer[item] = chosen if highest > -np.inf else -1
+        forest.best[item] = highest
+        forest.pointer[item] = chosen if highest > -np.inf else -1
 
 
 @inner(forceinline=True)
@@ -146,7 +130,7 @@ def open_item(item, forest, items):
     for hole in range(size // 2 - 1, -1, -1):
         sift_down(items, begin, size, hole)
     items.waiting[item] = size
-    items.state[item, OPENED] = 1
+    items.state[item, heap.OPENED] = 1
 
 
 @inner
@@ -154,22 +138,22 @@ def add_candidate(new, last, position, child, item, forest, state, nodes):
     """Whether node `new`, which is `last` with another child at `position`, is a candidate."""
     links = nodes.links
     edge = nodes.edges[last] if last > 0 else forest.pointer[item]
-    write_follower(nodes, new, last, position, child)
+    heap.write_follower(nodes, new, last, position, child)
     # Summed afresh in the order of Viterbi: only so are the weights monotone in every rank.
     weight = 0.0
     begin = forest.tail_offsets[edge]
     node = new
     for t in range(forest.tail_offsets[edge + 1] - 1, begin - 1, -1):
-        if node > 0 and links[node, POSITION] == t - begin:
-            weight += nodes.weights[links[node, CHILD]]
-            node = np.int64(links[node, PREVIOUS])
+        if node > 0 and links[node, heap.POSITION] == t - begin:
+            weight += nodes.weights[links[node, heap.CHILD]]
+            node = np.int64(links[node, heap.PREVIOUS])
         else:
             weight += forest.best[forest.tails[t]]
     nodes.edges[new] = edge
     nodes.weights[new] = weight + forest.item_weights[item]
     if nodes.weights[new] == -np.inf:
         return False
-    state[item, HEAP] = meld(nodes, np.int64(state[item, HEAP]), new)
+    state[item, heap.HEAP] = heap.meld(nodes, np.int64(state[item, heap.HEAP]), new)
     return True
 
 
@@ -178,16 +162,16 @@ def take_next(new, item, begin, items, nodes):
     """Whether node `new` was used to make the best candidate of the item its next derivation."""
     state, waiting, heap_weights, heap_edges = items
     links = nodes.links
-    last = np.int64(state[item, LAST])
-    top = np.int64(state[item, HEAP])
-    node = NONE
+    last = np.int64(state[item, heap.LAST])
+    top = np.int64(state[item, heap.HEAP])
+    node = heap.NONE
     if waiting[item] > 0 and (
         top == 0
         or heap_weights[begin] > nodes.weights[top]
         or (heap_weights[begin] == nodes.weights[top] and heap_edges[begin] < nodes.edges[top])
     ):
         node = new
-        write_node(nodes, node, heap_edges[begin], heap_weights[begin])
+        heap.write_node(nodes, node, heap_edges[begin], heap_weights[begin])
         size = waiting[item] - 1
         waiting[item] = size
         heap_weights[begin] = heap_weights[begin + size]
@@ -196,14 +180,14 @@ def take_next(new, item, begin, items, nodes):
             sift_down(items, begin, size, np.int64(0))
     elif top > 0:
         node = top
-        state[item, HEAP] = without_top(nodes, top)
+        state[item, heap.HEAP] = heap.without_top(nodes, top)
     if last > 0:
-        links[last, NEXT] = node
+        links[last, heap.NEXT] = node
     else:
-        state[item, FIRST] = node
+        state[item, heap.FIRST] = node
     if node > 0:
-        links[node, RANK] = links[last, RANK] + 1
-        state[item, LAST] = node
+        links[node, heap.RANK] = links[last, heap.RANK] + 1
+        state[item, heap.LAST] = node
     return node == new
 
 
@@ -229,27 +213,27 @@ def search(forest, root, k, items, nodes, progress):
         if depth == 0:
             depth = 1
             stack[0, 0] = root
-            stack[0, 1] = links[state[root, LAST], POSITION]
+            stack[0, 1] = links[state[root, heap.LAST], heap.POSITION]
         while depth > 0:
             item = stack[depth - 1, 0]
             position = stack[depth - 1, 1]
-            if state[item, OPENED] == 0:
+            if state[item, heap.OPENED] == 0:
                 open_item(item, forest, items)
-            last = np.int64(state[item, LAST])
+            last = np.int64(state[item, heap.LAST])
             edge = nodes.edges[last] if last > 0 else forest.pointer[item]
             begin = tail_offsets[edge]
             arity = tail_offsets[edge + 1] - begin
             if used + arity + 1 > len(nodes.edges):
                 progress.numbers[0], progress.numbers[1], progress.numbers[2] = found, used, depth
                 return False
-            wanted = NONE
+            wanted = heap.NONE
             while position < arity:
                 tail = tails[begin + position]
                 if tail >= forest.num_axioms:
-                    if links[last, CHILD] > 0 and links[last, POSITION] == position:
-                        follower = np.int64(links[links[last, CHILD], NEXT])
+                    if links[last, heap.CHILD] > 0 and links[last, heap.POSITION] == position:
+                        follower = np.int64(links[links[last, heap.CHILD], heap.NEXT])
                     else:
-                        follower = np.int64(state[tail, FIRST])
+                        follower = np.int64(state[tail, heap.FIRST])
                     if follower == 0:
                         wanted = np.int64(tail)
                         break
@@ -258,17 +242,17 @@ def search(forest, root, k, items, nodes, progress):
                     ):
                         used += 1
                 position += 1
-            if wanted == NONE:
+            if wanted == heap.NONE:
                 if take_next(used, item, forest.edge_offsets[item], items, nodes):
                     used += 1
                 depth -= 1
             else:
                 stack[depth - 1, 1] = position
                 stack[depth, 0] = wanted
-                stack[depth, 1] = links[state[wanted, LAST], POSITION]
+                stack[depth, 1] = links[state[wanted, heap.LAST], heap.POSITION]
                 depth += 1
-        last = np.int64(state[root, LAST])
-        if (links[last, NEXT] if last > 0 else state[root, FIRST]) == NONE:
+        last = np.int64(state[root, heap.LAST])
+        if (links[last, heap.NEXT] if last > 0 else state[root, heap.FIRST]) == heap.NONE:
             break
         found += 1
     progress.numbers[0] = found
@@ -290,12 +274,12 @@ def push_parts(forest, edge, node, nodes, stack, depth):
     links = nodes.links
     begin = forest.tail_offsets[edge]
     arity = forest.tail_offsets[edge + 1] - begin
-    changed = node if links[node, CHILD] > 0 else np.int64(0)
+    changed = node if links[node, heap.CHILD] > 0 else np.int64(0)
     for position in range(arity - 1, -1, -1):
         child = np.int64(0)
-        if changed > 0 and links[changed, POSITION] == position:
-            child = np.int64(links[changed, CHILD])
-            changed = np.int64(links[changed, PREVIOUS])
+        if changed > 0 and links[changed, heap.POSITION] == position:
+            child = np.int64(links[changed, heap.CHILD])
+            changed = np.int64(links[changed, heap.PREVIOUS])
         if forest.tails[begin + position] >= forest.num_axioms:
             stack[depth, 0] = forest.tails[begin + position]
             stack[depth, 1] = child

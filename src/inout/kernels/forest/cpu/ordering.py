@@ -75,7 +75,6 @@ def depth_first(is_axiom, graph, goals, cursor, level, live, postorder, stack):
     items stay WAITING. A cycle is in stack[place:end], head before tail; the end is 0 if there is
     none. `cursor` [v] is each item's tail to look at next, at first its first one.
     """
-    tails = graph.tails
     finished, all_live = 0, True
     for goal in goals:
         if level[goal] != WAITING:
@@ -86,7 +85,7 @@ def depth_first(is_axiom, graph, goals, cursor, level, live, postorder, stack):
         while depth > 0:
             item = stack[depth - 1]
             t, last = cursor[item], graph.tail_offsets[graph.edge_offsets[item + 1]]
-            while t < last and level[tails[t]] >= UNDERIVABLE:
+            while t < last and level[graph.tails[t]] >= UNDERIVABLE:
                 t += 1
             cursor[item] = t
             if t == last:
@@ -96,7 +95,7 @@ def depth_first(is_axiom, graph, goals, cursor, level, live, postorder, stack):
                 finished += 1
                 depth -= 1
                 continue
-            child = tails[t]
+            child = graph.tails[t]
             if level[child] == OPEN:
                 start = depth - 1
                 while stack[start] != child:

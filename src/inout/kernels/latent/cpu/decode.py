@@ -17,11 +17,10 @@ def best_edges(graph, item_gains, edge_gains, ties, best, second, choices):
     Among equally good ones that with the largest sum of ties [v] is taken, which goes to second
     [v]; with no entries in ties, the first.
     """
-    heads, ends, lefts, rights = graph.heads, graph.ends, graph.lefts, graph.rights
-    for g in range(heads.shape[0]):
-        head = heads[g]
-        for e in range(ends[g], ends[g + 1]):
-            left, right = lefts[e], rights[e]
+    for g in range(graph.heads.shape[0]):
+        head = graph.heads[g]
+        for e in range(graph.ends[g], graph.ends[g + 1]):
+            left, right = graph.lefts[e], graph.rights[e]
             value = best[left] + best[right] + item_gains[head]
             if edge_gains.shape[0]:
                 value += edge_gains[e]
@@ -60,15 +59,14 @@ def weigh_edges(grammar, graph, first_groups, starts, logs, item, value, sums):
     A share is the probability of the edge given the item with its latent value.
     """
     rules, sizes, offsets, parameters = grammar
-    group_rules, ends, lefts, rights = graph.rules, graph.ends, graph.lefts, graph.rights
     total, count = 0.0, 0
     top = logs[starts[item] + value]
     for g in range(first_groups[item], first_groups[item + 1]):
-        rule = group_rules[g]
+        rule = graph.rules[g]
         left_size, right_size = sizes[rules[rule, 1]], sizes[rules[rule, 2]]
         block = parameters[offsets[rule] + value * left_size * right_size :]
-        for e in range(ends[g], ends[g + 1]):
-            ones, others = logs[starts[lefts[e]] :], logs[starts[rights[e]] :]
+        for e in range(graph.ends[g], graph.ends[g + 1]):
+            ones, others = logs[starts[graph.lefts[e]] :], logs[starts[graph.rights[e]] :]
             for p in range(left_size):
                 above = ones[p] - top
                 for q in range(right_size):

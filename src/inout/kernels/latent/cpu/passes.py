@@ -10,23 +10,7 @@ import math
 
 from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.latent.arrays import Rule
-from inout.kernels.latent.cpu.arithmetic import (
-    add,
-    add_gradient,
-    add_outer,
-    add_to,
-    apply_block,
-    apply_transposed,
-    apply_weight,
-    clear,
-    is_zero,
-    multiply,
-    ordinary,
-    put,
-    put_multiple,
-    scratch,
-    settle,
-)
+from inout.kernels.latent.cpu import arithmetic
 from inout.kernels.limits import LATENT_NOTHING as NOTHING
 
 
@@ -50,9 +34,9 @@ def is_last(heads, group):
 @inner
 def add_edges(outer, vectors, graph, group, rule):
     """Sets outer [m_b m_c] to the sum of the outer products of a group's edges."""
-    clear(outer, rule.left * rule.right)
+    arithmetic.clear(outer, rule.left * rule.right)
     for e in range(graph.ends[group], graph.ends[group + 1]):
-        add_outer(outer, vectors, graph.lefts[e], graph.rights[e], rule)
+        arithmetic.add_outer(outer, vectors, graph.lefts[e], graph.rights[e], rule)
 
 
 @compiled
@@ -63,29 +47,30 @@ def inside(grammar, graph, parameters, wanted, found):
     """
     values, seeds, totals = found.values, found.seeds, found.totals
     heads, ends, largest = graph.heads, graph.ends, grammar.sizes.max()
-    outer, product = scratch(values, largest * largest), scratch(values, largest)
+    outer = arithmetic.scratch(values, largest * largest)
+    product = arithmetic.scratch(values, largest)
     if wanted.shape[0]:
         for g in range(heads.shape[0] - 1, -1, -1):
             if wanted[heads[g]]:
                 for e in range(ends[g], ends[g + 1]):
                     wanted[graph.lefts[e]] = wanted[graph.rights[e]] = True
     for x in range(graph.leaves.shape[0]):
-        put(values, graph.leaves[x], parameters, graph.leaf_offsets[x])
+        arithmetic.put(values, graph.leaves[x], parameters, graph.leaf_offsets[x])
     for g in range(heads.shape[0]):
         if wanted.shape[0] and not wanted[heads[g]]:
             continue
         rule = rule_of(grammar, graph, g)
         add_edges(outer, values, graph, g, rule)
-        apply_block(product, outer, parameters, rule)
-        add(values, heads[g], product)
+        arithmetic.apply_block(product, outer, parameters, rule)
+        arithmetic.add(values, heads[g], product)
         if is_last(heads, g):
-            settle(values, heads[g])
+            arithmetic.settle(values, heads[g])
     for z in range(graph.roots.shape[0]):
-        put(seeds, z, parameters, graph.root_offsets[z])
-        multiply(product, seeds, z, values, graph.roots[z])
-        add(totals, graph.owners[z], product)
+        arithmetic.put(seeds, z, parameters, graph.root_offsets[z])
+        arithmetic.multiply(product, seeds, z, values, graph.roots[z])
+        arithmetic.add(totals, graph.owners[z], product)
     for x in range(totals.values.shape[0]):
-        settle(totals, x)
+        arithmetic.settle(totals, x)
 
 
 @compiled
@@ -96,46 +81,48 @@ def outside(grammar, graph, parameters, ins, weights, found):
     """
     values, outs = ins.values, found.outs
     heads, ends, largest = graph.heads, graph.ends, grammar.sizes.max()
-    weight, product = scratch(values, largest * largest), scratch(values, largest)
-    share = scratch(values, 1)
+    weight = arithmetic.scratch(values, largest * largest)
+    product = arithmetic.scratch(values, largest)
+    share = arithmetic.scratch(values, 1)
     for z in range(graph.roots.shape[0]):
         owner = graph.owners[z]
         total, power = ins.totals.values[owner], ins.totals.exponents[owner]
         if total != 0.0 and weights[owner] != 0.0:
-            put_multiple(outs, graph.roots[z], ins.seeds, z, weights[owner] / total, -power)
+            factor = weights[owner] / total
+            arithmetic.put_multiple(outs, graph.roots[z], ins.seeds, z, factor, -power)
     for g in range(heads.shape[0] - 1, -1, -1):
         if is_last(heads, g):
-            settle(outs, heads[g])
-        if is_zero(outs, heads[g]):
+            arithmetic.settle(outs, heads[g])
+        if arithmetic.is_zero(outs, heads[g]):
             continue
         rule = rule_of(grammar, graph, g)
-        apply_transposed(weight, outs, heads[g], parameters, rule)
+        arithmetic.apply_transposed(weight, outs, heads[g], parameters, rule)
         # What is zero itself still has an outside vector: its derivative.
         for e in range(ends[g], ends[g + 1]):
             left, right = graph.lefts[e], graph.rights[e]
-            apply_weight(product, weight, values, right, rule, False)
-            add(outs, left, product)
+            arithmetic.apply_weight(product, weight, values, right, rule, False)
+            arithmetic.add(outs, left, product)
             if found.edges.shape[0]:
-                multiply(share, product, 0, values, left)
-                found.edges[e] = ordinary(share)
-            apply_weight(product, weight, values, left, rule, True)
-            add(outs, right, product)
+                arithmetic.multiply(share, product, 0, values, left)
+                found.edges[e] = arithmetic.ordinary(share)
+            arithmetic.apply_weight(product, weight, values, left, rule, True)
+            arithmetic.add(outs, right, product)
     for v in range(found.items.shape[0]):
-        multiply(share, values, v, outs, v)
-        found.items[v] = ordinary(share)
+        arithmetic.multiply(share, values, v, outs, v)
+        found.items[v] = arithmetic.ordinary(share)
 
 
 @compiled
 def gradient(grammar, graph, order, values, outs, found):
     """Adds outside ⊗ inside ⊗ inside of all edges of the groups in `order` to found [p]."""
     largest = grammar.sizes.max()
-    outer = scratch(values, largest * largest)
+    outer = arithmetic.scratch(values, largest * largest)
     for x in range(order.shape[0]):
         head = graph.heads[order[x]]
-        if not is_zero(outs, head):
+        if not arithmetic.is_zero(outs, head):
             rule = rule_of(grammar, graph, order[x])
             add_edges(outer, values, graph, order[x], rule)
-            add_gradient(outs, head, outer, rule, found)
+            arithmetic.add_gradient(outs, head, outer, rule, found)
 
 
 @compiled
@@ -145,10 +132,10 @@ def gradient_of_ends(graph, ins, weights, outs, found):
         owner = graph.owners[z]
         total, power = ins.totals.values[owner], ins.totals.exponents[owner]
         if total != 0.0 and weights[owner] != 0.0:
-            factor = weights[owner] / total
-            add_to(ins.values, graph.roots[z], factor, -power, found, graph.root_offsets[z])
+            factor, root = weights[owner] / total, graph.roots[z]
+            arithmetic.add_to(ins.values, root, factor, -power, found, graph.root_offsets[z])
     for x in range(graph.leaves.shape[0]):
-        add_to(outs, graph.leaves[x], 1.0, 0, found, graph.leaf_offsets[x])
+        arithmetic.add_to(outs, graph.leaves[x], 1.0, 0, found, graph.leaf_offsets[x])
 
 
 @compiled

@@ -13,18 +13,11 @@ from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.lattice.arrays import Integers, Mask, Vector
+from inout.kernels.lattice.cpu import sums
 from inout.kernels.lattice.cpu.choice import choose
 from inout.kernels.lattice.cpu.histories import IS_FULL
 from inout.kernels.lattice.cpu.scoring import find_rows, remember, score
 from inout.kernels.lattice.cpu.strings import Classes, Sorting, classify, collect, merge
-from inout.kernels.lattice.cpu.sums import (
-    Column,
-    Spelling,
-    add_forward,
-    add_targets,
-    sum_classes,
-    sum_targets,
-)
 
 BY_MODEL, BY_TARGET, BY_BOTH = 0, 1, 2
 
@@ -111,10 +104,8 @@ def select(columns, features, grow, emissions, policy, aims, nodes, slots, edges
                 continue
 
             # Step 1: all contexts that lead here, followed by every action.
-            first, size = (
-                columns.first_actions[c],
-                columns.end_actions[c] - columns.first_actions[c],
-            )
+            first = columns.first_actions[c]
+            size = columns.end_actions[c] - first
             count = collect(nodes, star, before, slots.nodes[slot:], sorting)
             own, found = slots.nodes[slot : slot + count], slots.rows[slot : slot + count]
             num_classes = classify(own, sorting, nodes, policy, classes)
@@ -127,14 +118,14 @@ def select(columns, features, grow, emissions, policy, aims, nodes, slots, edges
 
             # Step 2: the elements that have the most mass are active.
             order, starts = sorting.order, classes.starts
-            sum_classes(own_scores, nodes.forward, own, order, starts, num_classes, size, room)
+            sums.sum_classes(own_scores, nodes.forward, own, order, starts, num_classes, size, room)
             room.active[: num_classes * size] = False
             chosen, allowed = 0, classes.allowed[:num_classes]
-            column = Column(c, before, first, size, num_classes)
+            column = sums.Column(c, before, first, size, num_classes)
             if by != BY_TARGET:
                 chosen += choose(room.values, allowed, size, policy.sizes[c], room)
             if by != BY_MODEL:
-                sum_targets(spelling, column, nodes, own, order, starts, own_scores, room)
+                sums.sum_targets(spelling, column, nodes, own, order, starts, own_scores, room)
                 chosen += choose(room.aimed, allowed, size, policy.sizes[c], room)
 
             # Step 3: they become contexts, into which all others are merged.
@@ -142,9 +133,9 @@ def select(columns, features, grow, emissions, policy, aims, nodes, slots, edges
             _put(last, c, star, 0, features.stars, nodes)
             merge(size, num_classes, classes, base, last, nodes, room)
             _link(c, first, size, base, last, room.made_from, own, order, classes, nodes)
-            add_forward(room, num_classes * size, base, last, nodes.forward)
+            sums.add_forward(room, num_classes * size, base, last, nodes.forward)
             if by != BY_MODEL:
-                add_targets(spelling, column, base, last, room)
+                sums.add_targets(spelling, column, base, last, room)
             remember(features, nodes, columns.inputs, base, last, policy.memory, room.walked, grow)
             _lead(size, num_classes, order, starts, room.into, edges.targets[edge:])
             nodes.offsets[c + 1], slots.offsets[c + 1] = last + 1, slot + count
@@ -159,7 +150,7 @@ def _spelling(aims, b, by):
     string = aims.targets.strings[0:0]
     if by != BY_MODEL:
         string = aims.targets.strings[aims.targets.offsets[b] : aims.targets.offsets[b + 1]]
-    return Spelling(aims.targets.symbols, string, aims.written, aims.mass)
+    return sums.Spelling(aims.targets.symbols, string, aims.written, aims.mass)
 
 
 @inner

@@ -40,18 +40,17 @@ def _compare(nodes, top, u, v):
 
     `top` is the number of ⋆.
     """
-    parents, symbols = nodes.parents, nodes.symbols
     length_u, length_v = nodes.lens[u], nodes.lens[v]
     k = 0
     while True:
-        left = symbols[u] if k < length_u else top
-        right = symbols[v] if k < length_v else top
+        left = nodes.symbols[u] if k < length_u else top
+        right = nodes.symbols[v] if k < length_v else top
         if left != right:
             return (-1 if left < right else 1), k
         if left == top:
             return 0, UNBOUNDED
         k += 1
-        u, v = parents[u], parents[v]
+        u, v = nodes.parents[u], nodes.parents[v]
 
 
 @inner

@@ -9,26 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
-from inout.kernels.math.cpu.heap import (  # fmt: skip
-    CHILD,
-    FIRST,
-    HEAP,
-    ITEM_COLUMNS,
-    LAST,
-    MOST_NODES,
-    NEXT,
-    NONE,
-    OPENED,
-    POSITION,
-    child_at,
-    empty_nodes,
-    keep_best,
-    meld,
-    take_next,
-    with_room,
-    write_follower,
-    write_node,
-)
+from inout.kernels.math.cpu import heap
 from inout.kernels.pcfg.cpu.decode import best_edge, best_scores, join, room_for
 from inout.kernels.pcfg.cpu.logspace import symbols_of
 
@@ -59,7 +40,7 @@ def open_item(chart, items, nodes, used, i, j, a, kept, edges):
     rules, words, starts, ends = chart
     nt, s = rules.shape[0], rules.shape[1]
     item = items[i, j, a]
-    best = nodes.edges[item[FIRST]]
+    best = nodes.edges[item[heap.FIRST]]
     count, limit = np.int64(0), kept.shape[0]
     for k in range(i, j):
         b_lo, b_hi = symbols_of(k - i + 1, nt, s)
@@ -74,13 +55,13 @@ def open_item(chart, items, nodes, used, i, j, a, kept, edges):
                 least = kept[0] if count == limit else -np.inf
                 edge = (k * s + p) * s + q
                 if score > least and edge != best:
-                    count = keep_best(kept, edges, count, limit, score, edge)
+                    count = heap.keep_best(kept, edges, count, limit, score, edge)
     top = np.int64(0)
     for place in range(count):
-        write_node(nodes, used, edges[place], kept[place])
-        top = meld(nodes, top, used)
+        heap.write_node(nodes, used, edges[place], kept[place])
+        top = heap.meld(nodes, top, used)
         used += 1
-    item[HEAP], item[OPENED] = top, 1
+    item[heap.HEAP], item[heap.OPENED] = top, 1
     return used
 
 
@@ -89,18 +70,18 @@ def add_candidate(chart, item, nodes, place, i, j, a, position, child):
     """Puts the item's last derivation, with another child at a position, into its heap."""
     rules, words, starts, ends = chart
     nt, s = rules.shape[0], rules.shape[1]
-    last = np.int64(item[LAST])
+    last = np.int64(item[heap.LAST])
     k, p, q = parts_of(nodes.edges[last], s)
     nodes.edges[place] = nodes.edges[last]
-    write_follower(nodes, place, last, position, child)
-    left, right = child_at(nodes, place, LEFT), child_at(nodes, place, RIGHT)
+    heap.write_follower(nodes, place, last, position, child)
+    left, right = heap.child_at(nodes, place, LEFT), heap.child_at(nodes, place, RIGHT)
     left_score, right_score = nodes.weights[left], nodes.weights[right]
     if left == 0:
         left_score = words[i, p - nt] if k == i else starts[i, p, k]
     if right == 0:
         right_score = words[j, q - nt] if k + 1 == j else ends[j, k + 1, q]
     nodes.weights[place] = join(rules[a, p, q], left_score, right_score, i, k, j)
-    item[HEAP] = meld(nodes, np.int64(item[HEAP]), place)
+    item[heap.HEAP] = heap.meld(nodes, np.int64(item[heap.HEAP]), place)
 
 
 @inner
@@ -116,22 +97,23 @@ def find_next(chart, items, nodes, used, stack, kept, edges):
     depth = np.int64(1)
     stack[0, 3] = 0
     while depth > 0:
-        nodes = with_room(nodes, used, kept.shape[0] + 2, MOST_NODES)
+        nodes = heap.with_room(nodes, used, kept.shape[0] + 2, heap.MOST_NODES)
         i, j, a, step = stack[depth - 1]
         item = items[i, j, a]
-        if item[OPENED] == 0:
+        if item[heap.OPENED] == 0:
             used = open_item(chart, items, nodes, used, i, j, a, kept, edges)
-        last = np.int64(item[LAST])
+        last = np.int64(item[heap.LAST])
         k, p, q = parts_of(nodes.edges[last], s)
-        changed_right = nodes.links[last, CHILD] > 0 and nodes.links[last, POSITION] == RIGHT
+        links = nodes.links[last]
+        changed_right = links[heap.CHILD] > 0 and links[heap.POSITION] == RIGHT
         while step < 2:
             # The right child at step 0, the left one at step 1; words have no other derivation.
             position = 1 - step
-            child, follower = child_at(nodes, last, position), NONE
+            child, follower = heap.child_at(nodes, last, position), heap.NONE
             if position == RIGHT and k + 1 < j:
-                follower = np.int64(nodes.links[child or items[k + 1, j, q, FIRST], NEXT])
+                follower = np.int64(nodes.links[child or items[k + 1, j, q, heap.FIRST], heap.NEXT])
             elif position == LEFT and i < k and not changed_right:
-                follower = np.int64(nodes.links[child or items[i, k, p, FIRST], NEXT])
+                follower = np.int64(nodes.links[child or items[i, k, p, heap.FIRST], heap.NEXT])
             if follower == 0:
                 break
             if follower > 0:
@@ -144,7 +126,7 @@ def find_next(chart, items, nodes, used, stack, kept, edges):
         elif step == 1:
             depth = push(stack, depth, i, k, p, ZERO)
         else:
-            take_next(item, nodes)
+            heap.take_next(item, nodes)
             depth -= 1
     return nodes, used
 
@@ -165,16 +147,16 @@ def write_tree(chart, items, nodes, used, stack, event):
         if i == j:
             continue
         item = items[i, j, a]
-        if node == 0 and item[FIRST] == 0:
+        if node == 0 and item[heap.FIRST] == 0:
             k, p, q = best_edge(chart, i, j, a)
-            write_node(nodes, used, (k * s + p) * s + q, chart.starts[i, a, j])
-            item[FIRST], item[LAST] = used, used
+            heap.write_node(nodes, used, (k * s + p) * s + q, chart.starts[i, a, j])
+            item[heap.FIRST], item[heap.LAST] = used, used
             used += 1
         if node == 0:
-            node = np.int64(item[FIRST])
+            node = np.int64(item[heap.FIRST])
         k, p, q = parts_of(nodes.edges[node], s)
-        depth = push(stack, depth, k + 1, j, q, child_at(nodes, node, RIGHT))
-        depth = push(stack, depth, i, k, p, child_at(nodes, node, LEFT))
+        depth = push(stack, depth, k + 1, j, q, heap.child_at(nodes, node, RIGHT))
+        depth = push(stack, depth, i, k, p, heap.child_at(nodes, node, LEFT))
     return used
 
 
@@ -188,14 +170,14 @@ def kbest(root, rules, words, lengths, lo, hi, limit, events, scores):
     """
     nt, n = rules.shape[1], words.shape[1]
     scratch = room_for(nt, n, words.shape[2])
-    items = np.empty((n, n, nt, ITEM_COLUMNS), np.int32)
+    items = np.empty((n, n, nt, heap.ITEM_COLUMNS), np.int32)
     stack = np.zeros((n + 2, 4), np.int64)
     kept, edges = np.empty(limit), np.empty(limit, np.int64)
     heads, tops = np.zeros(nt, np.int64), np.empty(nt)
     for b in range(lo, hi):
         own = rules[b if rules.shape[0] > 1 else 0]
         chart = best_scores(own, words[b], lengths[b], b == lo or rules.shape[0] > 1, scratch)
-        nodes = empty_nodes(4 * n + 4)
+        nodes = heap.empty_nodes(4 * n + 4)
         used = np.int64(1)  # with a plain 1 numba would compile another version
         items[:] = 0
         last = lengths[b] - 1
@@ -210,17 +192,17 @@ def kbest(root, rules, words, lengths, lo, hi, limit, events, scores):
             if tops[best] == -np.inf:
                 events[rank, b] = -1
                 continue
-            nodes = with_room(nodes, used, n, MOST_NODES)
+            nodes = heap.with_room(nodes, used, n, heap.MOST_NODES)
             push(stack, ZERO, ZERO, last, best, heads[best])
             used = write_tree(chart, items, nodes, used, stack, events[rank, b])
             left = limit - 1 - rank
             if left > 0:
-                before = heads[best] or np.int64(items[0, last, best, FIRST])
+                before = heads[best] or np.int64(items[0, last, best, heap.FIRST])
                 push(stack, ZERO, ZERO, last, best, ZERO)
                 nodes, used = find_next(
                     chart, items, nodes, used, stack, kept[:left], edges[:left]
                 )  # fmt: skip
-                heads[best] = np.int64(nodes.links[before, NEXT])
+                heads[best] = np.int64(nodes.links[before, heap.NEXT])
                 tops[best] = -np.inf
                 if heads[best] > 0:
                     tops[best] = root[b, best] + nodes.weights[heads[best]]

@@ -172,9 +172,7 @@ class CpuGrammarPasses:
         by_rules, by_words, d_rules, d_words = direction.outside(
             w.root * factors, change.root * factors
         )
-        betas, d_betas = (
-            self.chart.at_root(x) for x in (self.chart.betas, direction.changes.betas)
-        )
+        betas, d_betas = map(self.chart.at_root, (self.chart.betas, direction.changes.betas))
         results = (
             factors * (change.root * betas + w.root * d_betas),
             change.rules * by_rules + w.rules * d_rules,

@@ -9,22 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
+from inout.kernels.math.cpu import products
 from inout.kernels.math.cpu.exponential import FAST
-from inout.kernels.math.cpu.products import (
-    add,
-    add_product_of_columns,
-    multiply,
-    multiply_transposed,
-)
-from inout.kernels.pcfg.cpu.scaled import (
-    Row,
-    add_product,
-    back_through,
-    beside_word,
-    element_of,
-    found_factors,
-    room_for,
-)
+from inout.kernels.pcfg.cpu import scaled
 
 
 @inner(fastmath=FAST)
@@ -45,9 +32,10 @@ def gather(element, d_element, i, j, factors, d_total, pairs, d_pairs):
     for k in range(i, j):
         factor = factors[k - i]
         if factor != 0 and (k == i or k + 1 == j):
-            own, d_own = beside_word(element, i, j, k), beside_word(d_element, i, j, k)
-            add_product(d_own.matrices, own.place, own.first, own.vector, factor, d_total)
-            add_product(own.matrices, own.place, own.first, d_own.vector, factor, d_total)
+            own = scaled.beside_word(element, i, j, k)
+            d_own = scaled.beside_word(d_element, i, j, k)
+            scaled.add_product(d_own.matrices, own.place, own.first, own.vector, factor, d_total)
+            scaled.add_product(own.matrices, own.place, own.first, d_own.vector, factor, d_total)
         elif factor != 0:
             add_outer(
                 betas[i, k], betas[k + 1, j], d_betas[i, k], d_betas[k + 1, j],
@@ -58,9 +46,9 @@ def gather(element, d_element, i, j, factors, d_total, pairs, d_pairs):
 @inner
 def multiply_both(x, d_x, y, d_y, part, out):
     """out = d_x @ y + x @ d_y; part is scratch memory."""
-    multiply(d_x, y, out)
-    multiply(x, d_y, part)
-    add(part.reshape(part.size), out.reshape(part.size))
+    products.multiply(d_x, y, out)
+    products.multiply(x, d_y, part)
+    products.add(part.reshape(part.size), out.reshape(part.size))
 
 
 @inner
@@ -87,7 +75,7 @@ def inside(arrays, direction, lo, hi):
     pairs, d_pairs = np.empty((n, nt * nt), kind), np.empty((n, nt * nt), kind)
     for b in range(lo, hi):
         own = b if arrays.both.shape[0] > 1 else 0
-        element, d_element = element_of(arrays, b), element_of(direction, b)
+        element, d_element = scaled.element_of(arrays, b), scaled.element_of(direction, b)
         length = arrays.lengths[b]
         meet_words(arrays, direction, own, b)
         d_element.betas[:] = 0
@@ -99,14 +87,16 @@ def inside(arrays, direction, lo, hi):
                 d_pairs[:count] = 0
             for i in range(count):
                 j = i + width - 1
-                if found_factors(arrays, b, i, j, logs, factors):
+                if scaled.found_factors(arrays, b, i, j, logs, factors):
                     gather(element, d_element, i, j, factors, d_totals[i], pairs[i], d_pairs[i])
             if width > 3:
                 multiply_both(
                     pairs[:count], d_pairs[:count], arrays.both[own], direction.both[own],
                     part[:count], inner[:count],
                 )  # fmt: skip
-                add(inner[:count].reshape(count * nt), d_totals[:count].reshape(count * nt))
+                products.add(
+                    inner[:count].reshape(count * nt), d_totals[:count].reshape(count * nt)
+                )
             for i in range(count):
                 j = i + width - 1
                 for a in range(nt):
@@ -121,7 +111,6 @@ def back_through_outer(
 ):  # fmt: skip
     """Backward of `add_outer` with its derivative; the rows' pairs are filled as well."""
     size, grad_pairs, d_grad_pairs = right.shape[0], row.grad_pairs, d_row.grad_pairs
-    pairs, d_pairs = row.pairs, d_row.pairs
     for p in range(left.shape[0]):
         weight, d_weight = factor * left[p], factor * d_left[p]
         total, d_total = factor * 0, factor * 0
@@ -131,8 +120,8 @@ def back_through_outer(
             d_total += d_entry * right[q] + entry * d_right[q]
             grad_right[q] += weight * entry
             d_grad_right[q] += d_weight * entry + weight * d_entry
-            pairs[p * size + q] += weight * right[q]
-            d_pairs[p * size + q] += d_weight * right[q] + weight * d_right[q]
+            row.pairs[p * size + q] += weight * right[q]
+            d_row.pairs[p * size + q] += d_weight * right[q] + weight * d_right[q]
         grad_left[p] += factor * total
         d_grad_left[p] += factor * d_total
 
@@ -144,11 +133,12 @@ def spread(element, d_element, i, j, factors, row, d_row, grads, d_grads):
     for k in range(i, j):
         factor = factors[k - i]
         if factor != 0 and (k == i or k + 1 == j):
-            own, d_own = beside_word(element, i, j, k), beside_word(d_element, i, j, k)
-            grad, d_grad = beside_word(grads, i, j, k), beside_word(d_grads, i, j, k)
-            back_through(own, factor, row.gradient, grad)
-            back_through(own, factor, d_row.gradient, d_grad)
-            back_through(d_own, factor, row.gradient, d_grad)
+            own = scaled.beside_word(element, i, j, k)
+            d_own = scaled.beside_word(d_element, i, j, k)
+            grad, d_grad = scaled.beside_word(grads, i, j, k), scaled.beside_word(d_grads, i, j, k)
+            scaled.back_through(own, factor, row.gradient, grad)
+            scaled.back_through(own, factor, d_row.gradient, d_grad)
+            scaled.back_through(d_own, factor, row.gradient, d_grad)
         elif factor != 0:
             back_through_outer(
                 betas[i, k], betas[k + 1, j], d_betas[i, k], d_betas[k + 1, j], factor, row, d_row,
@@ -174,15 +164,15 @@ def back_to_words(arrays, direction, own, b, grads, d_grads, gradients, d_gradie
                 gradients.right[target, a], d_gradients.right[target, a],
             ),
         ):  # fmt: skip
-            add_product_of_columns(words, given, by_rules)
-            add_product_of_columns(words, d_given, d_by_rules)
-            add_product_of_columns(d_words, given, d_by_rules)
-            multiply_transposed(given, rules, part)
-            add(flat, out.reshape(part.size))
-            multiply_transposed(d_given, rules, part)
-            add(flat, d_out.reshape(part.size))
-            multiply_transposed(given, d_rules, part)
-            add(flat, d_out.reshape(part.size))
+            products.add_product_of_columns(words, given, by_rules)
+            products.add_product_of_columns(words, d_given, d_by_rules)
+            products.add_product_of_columns(d_words, given, d_by_rules)
+            products.multiply_transposed(given, rules, part)
+            products.add(flat, out.reshape(part.size))
+            products.multiply_transposed(d_given, rules, part)
+            products.add(flat, d_out.reshape(part.size))
+            products.multiply_transposed(given, d_rules, part)
+            products.add(flat, d_out.reshape(part.size))
 
 
 @compiled
@@ -197,10 +187,10 @@ def outside(
     part, factors, logs = np.empty((n, nt * nt), kind), np.empty(n, kind), np.empty(n)
     for b in range(lo, hi):
         own, target = (b, b) if arrays.both.shape[0] > 1 else (0, slot)
-        element, d_element = element_of(arrays, b), element_of(direction, b)
+        element, d_element = scaled.element_of(arrays, b), scaled.element_of(direction, b)
         length = arrays.lengths[b]
-        grads = room_for(gradients, b, slot, slot)
-        d_grads = room_for(d_gradients, b, slot, slot)
+        grads = scaled.room_for(gradients, b, slot, slot)
+        d_grads = scaled.room_for(d_gradients, b, slot, slot)
         if length > 1:
             grads.betas[0, length - 1] = root_gradient[b]
             d_grads.betas[0, length - 1] = d_root_gradient[b]
@@ -214,20 +204,21 @@ def outside(
                     d_tops[i, a] = d_grads.betas[i, j, a] if possible else 0
             if width > 3:
                 size = count * nt * nt
-                multiply_transposed(tops[:count], arrays.both[own], grad_pairs[:count])
-                multiply_transposed(d_tops[:count], arrays.both[own], d_grad_pairs[:count])
-                multiply_transposed(tops[:count], direction.both[own], part[:count])
-                add(part[:count].reshape(size), d_grad_pairs[:count].reshape(size))
+                products.multiply_transposed(tops[:count], arrays.both[own], grad_pairs[:count])
+                products.multiply_transposed(d_tops[:count], arrays.both[own], d_grad_pairs[:count])
+                products.multiply_transposed(tops[:count], direction.both[own], part[:count])
+                products.add(part[:count].reshape(size), d_grad_pairs[:count].reshape(size))
                 pairs[:count] = 0
                 d_pairs[:count] = 0
             for i in range(count):
                 j = i + width - 1
-                if found_factors(arrays, b, i, j, logs, factors):
-                    row = Row(tops[i], grad_pairs[i], pairs[i])
-                    d_row = Row(d_tops[i], d_grad_pairs[i], d_pairs[i])
+                if scaled.found_factors(arrays, b, i, j, logs, factors):
+                    row = scaled.Row(tops[i], grad_pairs[i], pairs[i])
+                    d_row = scaled.Row(d_tops[i], d_grad_pairs[i], d_pairs[i])
                     spread(element, d_element, i, j, factors, row, d_row, grads, d_grads)
             if width > 3:
-                add_product_of_columns(pairs[:count], tops[:count], gradients.both[target])
-                add_product_of_columns(pairs[:count], d_tops[:count], d_gradients.both[target])
-                add_product_of_columns(d_pairs[:count], tops[:count], d_gradients.both[target])
+                both, d_both = gradients.both[target], d_gradients.both[target]
+                products.add_product_of_columns(pairs[:count], tops[:count], both)
+                products.add_product_of_columns(pairs[:count], d_tops[:count], d_both)
+                products.add_product_of_columns(d_pairs[:count], tops[:count], d_both)
         back_to_words(arrays, direction, own, b, grads, d_grads, gradients, d_gradients, target)

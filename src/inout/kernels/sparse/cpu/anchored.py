@@ -1,9 +1,8 @@
-"""Posteriors of binary rules over spans and splits, in arrays that grow with what is found.
+"""Posteriors of binary rules over spans, in arrays that grow with what is found.
 
 The inside chart is made again; what the outside pass has to say is given as `back` [n n symbols],
 the gradients of log Z by the symbols' values before unary rules, as in `Outer`. Results are numbers
-[count 4] (rule in the passes' order, start, last word of the left part or -1, last word), and
-values [count].
+[count 3] (rule in the passes' order, first word, last word), and values [count].
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import math
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
+from inout.kernels.math.cpu.heap import longer_rows, longer_vector
 from inout.kernels.math.cpu.operations import operation
 from inout.kernels.sparse.arrays import Logs, Scaled
 from inout.kernels.sparse.cpu.arithmetic import product, zero
@@ -23,18 +23,6 @@ from inout.kernels.sparse.cpu.outside import back_shift, split_factors
 FIRST_SIZE = 1024
 
 
-@inner
-def with_room(numbers, values, count):
-    """The arrays, or longer ones with their contents, that have room for another `count` rows."""
-    size = values.shape[0]
-    longer, more = np.empty((2 * size + count, 4), np.int64), np.empty(2 * size + count)
-    for x in range(size):
-        more[x] = values[x]
-        for y in range(4):
-            longer[x, y] = numbers[x, y]
-    return longer, more
-
-
 @operation
 def span_top(numbers, chart, i, j):
     """The largest value of a span, in its scale; 0 if it has none."""
@@ -42,7 +30,7 @@ def span_top(numbers, chart, i, j):
 
 @operation
 def posterior(numbers, rule, back, value, top):
-    """The posterior of a rule over a span and splits of this value."""
+    """The posterior of a rule over a span whose splits have this value."""
 
 
 @span_top.on(Scaled)
@@ -78,14 +66,14 @@ def any_back(rule_head, rules, start, end, back, nothing):
 
 
 @compiled
-def collect(problem, n, back_all, threshold, by_split):
+def collect(problem, n, back_all, threshold):
     """(numbers, values) of the first sentence."""
     grammar, numbers, weights, words = problem
     rule_offsets, rule_head, nothing = grammar.rule_offsets, grammar.rule_head, zero(numbers)
     chart, low = inside(problem, 0, n)
     lefts, rights = chart.lefts, chart.rights
     back, factors = np.empty(grammar.unary_place.shape[0]), np.empty(n)
-    found, values, count = np.empty((FIRST_SIZE, 4), np.int64), np.empty(FIRST_SIZE), 0
+    found, values, count = np.empty((FIRST_SIZE, 3), np.int64), np.empty(FIRST_SIZE), 0
     for i in range(n):
         for j in range(i + 1, n):
             top = span_top(numbers, chart, i, j)
@@ -107,21 +95,17 @@ def collect(problem, n, back_all, threshold, by_split):
                     start, end = rule_offsets[q], rule_offsets[q + 1]
                     if lo > hi or not any_back(rule_head, rules, start, end, back, nothing):
                         continue
-                    # All splits at once, or one after the other.
-                    step = 1 if by_split else hi - lo + 1
-                    for k in range(lo, hi + 1, step):
-                        a, b = left + k - lo, right + k - lo
-                        value = product(numbers, lefts, a, rights, b, factors, k - i, step)
-                        if value == nothing:
-                            continue
-                        if count + end - start > values.shape[0]:
-                            found, values = with_room(found, values, end - start)
-                        for r in range(start, end):
-                            here = back[rule_head[r]]
-                            share = posterior(numbers, rules[r], here, value, top)
-                            if share > threshold:
-                                found[count, 0], found[count, 1] = r, i
-                                found[count, 2] = k if by_split else -1
-                                found[count, 3], values[count] = j, share
-                                count += 1
+                    size = hi - lo + 1
+                    value = product(numbers, lefts, left, rights, right, factors, lo - i, size)
+                    if value == nothing:
+                        continue
+                    if count + end - start > values.shape[0]:
+                        room = 2 * count + end - start
+                        found, values = longer_rows(found, room), longer_vector(values, room)
+                    for r in range(start, end):
+                        share = posterior(numbers, rules[r], back[rule_head[r]], value, top)
+                        if share > threshold:
+                            found[count, 0], found[count, 1], found[count, 2] = r, i, j
+                            values[count] = share
+                            count += 1
     return found[:count], values[:count]

@@ -17,95 +17,66 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled, inner
-from inout.kernels.limits import (
-    LANES_BLOCK,
-    LANES_CHART,
-    LANES_NARROW,
-    LANES_STRIP,
-    LANES_WIDE,
-    SPARSE_SPECK,
-    SPARSE_SURE,
-    SPARSE_TINY,
-)
+from inout.kernels import limits
+from inout.kernels.sparse.cpu import strips
 from inout.kernels.sparse.cpu.arithmetic import power
 from inout.kernels.sparse.cpu.chart import NOTHING, barred
-from inout.kernels.sparse.cpu.strips import (
-    Floats,
-    Lanes,
-    PartGrads,
-    Strip,
-    add_rule,
-    back_through,
-    careful_products,
-    careful_rule,
-    find_ends,
-    find_shifts,
-    lane_base,
-    load,
-    products,
-    scalar_product,
-    set_factors,
-    store,
-)
 
 
 class Scratch(NamedTuple):
     """Memory for strips and charts, flat where it is cut to the width of spans."""
 
-    lefts: Floats  # parts of a strip
-    rights: Floats
-    grad_lefts: Floats
-    grad_rights: Floats
-    totals: Floats  # [s wide], before the unary rules, or the gradient by these
-    after: Floats  # [s wide], after the unary rules, or the gradient by these
-    product: Floats  # [wide]
-    gradient: Floats  # [wide]
+    lefts: strips.Floats  # parts of a strip
+    rights: strips.Floats
+    grad_lefts: strips.Floats
+    grad_rights: strips.Floats
+    totals: strips.Floats  # [s wide], before the unary rules, or the gradient by these
+    after: strips.Floats  # [s wide], after the unary rules, or the gradient by these
+    product: strips.Floats  # [wide]
+    gradient: strips.Floats  # [wide]
     shifts: NDArray[np.int64]  # [wide]
-    factors: Floats  # [splits wide]
+    factors: strips.Floats  # [splits wide]
     left_ends: NDArray[np.int64]  # [s 2]
     right_ends: NDArray[np.int64]  # [s 2]
-    values: Floats  # of a chart
-    gradients: Floats
-    below: Floats
+    values: strips.Floats  # of a chart
+    gradients: strips.Floats
+    below: strips.Floats
     exps: NDArray[np.int64]
-    floors: Floats
+    floors: strips.Floats
     present: NDArray[np.bool_]  # [n s]
 
 
 @inner
 def gather(grammar, rules, strip, count, careful, product, totals):
     """Adds to totals [s lanes] what all splits give, in the scale of the factors."""
-    pair_offsets, pair_right = grammar.pair_offsets, grammar.pair_right
     rule_offsets, rule_head = grammar.rule_offsets, grammar.rule_head
-    left_ends, right_ends = strip.left_ends, strip.right_ends
     for left in range(totals.shape[0]):
-        for q in range(pair_offsets[left], pair_offsets[left + 1]):
-            right = pair_right[q]
-            first = max(left_ends[left, 0], right_ends[right, 0])
-            last = min(left_ends[left, 1], right_ends[right, 1])
+        for q in range(grammar.pair_offsets[left], grammar.pair_offsets[left + 1]):
+            right = grammar.pair_right[q]
+            first = max(strip.left_ends[left, 0], strip.right_ends[right, 0])
+            last = min(strip.left_ends[left, 1], strip.right_ends[right, 1])
             if first > last:
                 continue
             if careful:
-                careful_products(strip, left, right, first, last, count, product)
+                strips.careful_products(strip, left, right, first, last, count, product)
                 for r in range(rule_offsets[q], rule_offsets[q + 1]):
                     if rules[r] > 0:
-                        careful_rule(rules[r], product, count, totals, rule_head[r])
+                        strips.careful_rule(rules[r], product, count, totals, rule_head[r])
             else:
-                products(strip, left, right, first, last, count, product)
+                strips.products(strip, left, right, first, last, count, product)
                 for r in range(rule_offsets[q], rule_offsets[q + 1]):
-                    add_rule(rules[r], product, count, totals, rule_head[r])
+                    strips.add_rule(rules[r], product, count, totals, rule_head[r])
 
 
 @inner
 def enter_words(words, positions, lane, count, totals, shifts):
     """Adds the entries of one word in each lane to totals [s lanes]; shifts = their exponents."""
-    offsets, symbols, values = words.offsets, words.symbols, words.values
     size = positions.shape[0]
     for t in range(count):
         position = positions[(lane + t) % size] + (lane + t) // size
         shifts[t] = words.exponents[position]
-        for e in range(offsets[position], offsets[position + 1]):
-            totals[symbols[e], t] += values[e]
+        for e in range(words.offsets[position], words.offsets[position + 1]):
+            totals[words.symbols[e], t] += words.values[e]
 
 
 @inner
@@ -127,18 +98,19 @@ def bar(words, positions, n, w, lane, count, values):
 @inner
 def apply_unary(grammar, unary, keep, count, totals, after):
     """after = keep * totals + what the unary rules make of totals, all [s lanes]."""
-    unary_head, unary_child = grammar.unary_head, grammar.unary_child
     for a in range(totals.shape[0]):
         for t in range(count):
             value = keep * totals[a, t]
-            value = value if value > SPARSE_SPECK else SPARSE_SPECK
+            value = value if value > limits.SPARSE_SPECK else limits.SPARSE_SPECK
             after[a, t] = value if totals[a, t] > 0 else 0.0
-    for u in range(unary_head.shape[0]):
+    for u in range(grammar.unary_head.shape[0]):
         weight = unary[u]
         if weight > 0:
             for t in range(count):
-                value = totals[unary_child[u], t]
-                after[unary_head[u], t] += weight * value + SPARSE_SPECK if value > 0 else 0.0
+                value = totals[grammar.unary_child[u], t]
+                after[grammar.unary_head[u], t] += (
+                    weight * value + limits.SPARSE_SPECK if value > 0 else 0.0
+                )
 
 
 @inner
@@ -155,7 +127,7 @@ def settle(chart, places, first, w, count, size, shifts, raised, totals, after, 
         for t in range(lanes):
             scales[t] = after[a, t] if after[a, t] > scales[t] else scales[t]
     for t in range(lanes):
-        exponent = math.frexp(scales[t])[1] if scales[t] >= SPARSE_TINY else 0
+        exponent = math.frexp(scales[t])[1] if scales[t] >= limits.SPARSE_TINY else 0
         scales[t] = math.ldexp(1.0, -exponent)
         exps[base + t] = shifts[t] + exponent
         # Until something is found.
@@ -164,7 +136,9 @@ def settle(chart, places, first, w, count, size, shifts, raised, totals, after, 
         found, small = 0, 0
         for t in range(lanes):
             value = after[a, t] * scales[t]
-            few = (after[a, t] > 0) & ((value < SPARSE_TINY) | (after[a, t] < SPARSE_TINY))
+            few = (after[a, t] > 0) & (
+                (value < limits.SPARSE_TINY) | (after[a, t] < limits.SPARSE_TINY)
+            )
             value = raised * max(scales[t], 1.0) if few else value
             values[a, base + t] = value
             floor = value if value > 0 else 2.0
@@ -176,7 +150,7 @@ def settle(chart, places, first, w, count, size, shifts, raised, totals, after, 
         if small:
             for t in range(count):
                 least = min(after[a, t] * scales[t], after[a, t])
-                if after[a, t] > 0 and least < SPARSE_TINY:
+                if after[a, t] > 0 and least < limits.SPARSE_TINY:
                     low[(first + t) % size] = True
         if places[a] >= 0:
             place = np.uintp(places[a])
@@ -198,11 +172,11 @@ def inside(problem, positions, n, least_rule, chart, scratch, low):
     totals, after, product, shifts = scratch.totals, scratch.after, scratch.product, scratch.shifts
     s, size, wide = chart.values.shape[0], positions.shape[0], product.shape[0]
     for w in range(n):
-        base, lanes = lane_base(w, n, size), (n - w) * size
+        base, lanes = strips.lane_base(w, n, size), (n - w) * size
         strip = strip_of(scratch, s, w)
         for a in range(s):
             chart.present[w, a] = False
-        find_ends(chart.present, w, strip)
+        strips.find_ends(chart.present, w, strip)
         for lane in range(0, lanes, wide):
             count = min(wide, lanes - lane)
             for a in range(s):
@@ -211,10 +185,10 @@ def inside(problem, positions, n, least_rule, chart, scratch, low):
             if w == 0:
                 enter_words(words, positions, lane, count, totals, shifts)
             else:
-                find_shifts(chart.exps, n, size, w, lane, count, shifts)
-                least = set_factors(chart, n, size, w, lane, count, shifts, scratch.factors)
-                careful = least * least_rule < SPARSE_SURE
-                load(chart.values, n, size, w, lane, count, scratch.factors, careful, strip)
+                strips.find_shifts(chart.exps, n, size, w, lane, count, shifts)
+                least = strips.set_factors(chart, n, size, w, lane, count, shifts, scratch.factors)
+                careful = least * least_rule < limits.SPARSE_SURE
+                strips.load(chart.values, n, size, w, lane, count, scratch.factors, careful, strip)
                 gather(grammar, rules, strip, count, careful, product, totals)
                 for t in range(count):
                     shifts[t] += weights.binary_exponents[0]
@@ -232,14 +206,12 @@ def inside(problem, positions, n, least_rule, chart, scratch, low):
 @inner
 def spread(grammar, rules, strip, count, grads, back, product, gradient, rule_counts):
     """Sends the gradient [s lanes] by a strip's totals to its parts; adds to the counts."""
-    pair_offsets, pair_right = grammar.pair_offsets, grammar.pair_right
     rule_offsets, rule_head = grammar.rule_offsets, grammar.rule_head
-    left_ends, right_ends = strip.left_ends, strip.right_ends
     for left in range(back.shape[0]):
-        for q in range(pair_offsets[left], pair_offsets[left + 1]):
-            right = pair_right[q]
-            first = max(left_ends[left, 0], right_ends[right, 0])
-            last = min(left_ends[left, 1], right_ends[right, 1])
+        for q in range(grammar.pair_offsets[left], grammar.pair_offsets[left + 1]):
+            right = grammar.pair_right[q]
+            first = max(strip.left_ends[left, 0], strip.right_ends[right, 0])
+            last = min(strip.left_ends[left, 1], strip.right_ends[right, 1])
             if first > last:
                 continue
             for t in range(count):
@@ -247,23 +219,23 @@ def spread(grammar, rules, strip, count, grads, back, product, gradient, rule_co
             for r in range(rule_offsets[q], rule_offsets[q + 1]):
                 for t in range(count):
                     gradient[t] += rules[r] * back[rule_head[r], t]
-            back_through(strip, left, right, first, last, count, gradient, grads, product)
+            strips.back_through(strip, left, right, first, last, count, gradient, grads, product)
             for r in range(rule_offsets[q], rule_offsets[q + 1]):
-                rule_counts[r] += scalar_product(back, rule_head[r], product, count) * rules[r]
+                share = strips.scalar_product(back, rule_head[r], product, count)
+                rule_counts[r] += share * rules[r]
 
 
 @inner
 def back_through_unary(grammar, unary, keep, below, lane, count, alphas, back, unary_counts):
     """back = gradient by values before the unary rules, given alphas, that after them."""
-    unary_head, unary_child, places = grammar.unary_head, grammar.unary_child, grammar.unary_place
     for a in range(alphas.shape[0]):
         for t in range(count):
             back[a, t] = keep * alphas[a, t]
-    for u in range(unary_head.shape[0]):
-        weight, head, child = unary[u], unary_head[u], unary_child[u]
+    for u in range(grammar.unary_head.shape[0]):
+        weight, head, child = unary[u], grammar.unary_head[u], grammar.unary_child[u]
         if weight == 0:
             continue
-        total, place = 0.0, places[child]
+        total, place = 0.0, grammar.unary_place[child]
         for t in range(count):
             back[child, t] += weight * alphas[head, t]
             total += weight * alphas[head, t] * below[place, lane + t]
@@ -273,13 +245,12 @@ def back_through_unary(grammar, unary, keep, below, lane, count, alphas, back, u
 @inner
 def count_words(words, positions, lane, count, shifts, back, word_counts):
     """Adds the counts of the entries of one word in each lane; back is in the scale of shifts."""
-    offsets, symbols, values = words.offsets, words.symbols, words.values
     size = positions.shape[0]
     for t in range(count):
         position = positions[(lane + t) % size] + (lane + t) // size
         scale = power(words.exponents[position] - shifts[t]) if shifts[t] > NOTHING // 2 else 0.0
-        for e in range(offsets[position], offsets[position + 1]):
-            word_counts[e] += back[symbols[e], t] * values[e] * scale
+        for e in range(words.offsets[position], words.offsets[position + 1]):
+            word_counts[e] += back[words.symbols[e], t] * words.values[e] * scale
 
 
 @inner
@@ -290,9 +261,9 @@ def outside(problem, positions, n, chart, gradients, scratch, counts):
     back, alphas, product, shifts = scratch.totals, scratch.after, scratch.product, scratch.shifts
     s, size, wide = chart.values.shape[0], positions.shape[0], product.shape[0]
     for w in range(n - 1, -1, -1):
-        base, lanes = lane_base(w, n, size), (n - w) * size
+        base, lanes = strips.lane_base(w, n, size), (n - w) * size
         strip, grads = strip_of(scratch, s, w), grads_of(scratch, s, w)
-        find_ends(chart.present, w, strip)
+        strips.find_ends(chart.present, w, strip)
         for lane in range(0, lanes, wide):
             count, first = min(wide, lanes - lane), base + lane
             found = False
@@ -316,8 +287,8 @@ def outside(problem, positions, n, chart, gradients, scratch, counts):
                 continue
             for t in range(count):
                 shifts[t] -= weights.binary_exponents[0]
-            set_factors(chart, n, size, w, lane, count, shifts, scratch.factors)
-            load(chart.values, n, size, w, lane, count, scratch.factors, False, strip)
+            strips.set_factors(chart, n, size, w, lane, count, shifts, scratch.factors)
+            strips.load(chart.values, n, size, w, lane, count, scratch.factors, False, strip)
             for a in range(s):
                 for d in range(w):
                     for t in range(count):
@@ -326,14 +297,14 @@ def outside(problem, positions, n, chart, gradients, scratch, counts):
                 grammar, rules, strip, count, grads, back, product, scratch.gradient,
                 counts.binary[0],
             )  # fmt: skip
-            store(gradients, n, size, w, lane, count, scratch.factors, grads)
+            strips.store(gradients, n, size, w, lane, count, scratch.factors, grads)
 
 
 @inner
 def block_end(starts, order, x, s):
     """Where the block that begins with sentence order[x] ends: all of the same length."""
     n = starts[order[x] + 1] - starts[order[x]]
-    most = min(LANES_BLOCK, max(1, LANES_CHART // max(1, s * n * (n + 1) // 2)))
+    most = min(limits.LANES_BLOCK, max(1, limits.LANES_CHART // max(1, s * n * (n + 1) // 2)))
     end, hi = x + 1, order.shape[0]
     while end < hi and end - x < most and starts[order[end] + 1] - starts[order[end]] == n:
         end += 1
@@ -361,7 +332,7 @@ def strip_of(scratch, s, w):
     size = s * w * wide
     lefts = scratch.lefts[:size].reshape((s, w, wide))
     rights = scratch.rights[:size].reshape((s, w, wide))
-    return Strip(lefts, rights, scratch.left_ends, scratch.right_ends)
+    return strips.Strip(lefts, rights, scratch.left_ends, scratch.right_ends)
 
 
 @inner(returns_arrays=True)
@@ -370,7 +341,7 @@ def grads_of(scratch, s, w):
     wide = scratch.product.shape[0]
     size = s * w * wide
     lefts = scratch.grad_lefts[:size].reshape((s, w, wide))
-    return PartGrads(lefts, scratch.grad_rights[:size].reshape((s, w, wide)))
+    return strips.PartGrads(lefts, scratch.grad_rights[:size].reshape((s, w, wide)))
 
 
 @inner(returns_arrays=True)
@@ -379,7 +350,7 @@ def chart_of(scratch, s, lanes, unary_symbols):
     values = scratch.values[: s * lanes].reshape((s, lanes))
     gradients = scratch.gradients[: s * lanes].reshape((s, lanes))
     below = scratch.below[: unary_symbols * lanes].reshape((unary_symbols, lanes))
-    return Lanes(values, below, scratch.exps, scratch.floors, scratch.present), gradients
+    return strips.Lanes(values, below, scratch.exps, scratch.floors, scratch.present), gradients
 
 
 @inner
@@ -389,10 +360,11 @@ def scratch_for(starts, order, s, unary_symbols):
     while x < order.shape[0]:
         end = block_end(starts, order, x, s)
         n = starts[order[x] + 1] - starts[order[x]]
-        longest, lanes = max(longest, n), max(lanes, lane_base(n, n, end - x))
+        longest, lanes = max(longest, n), max(lanes, strips.lane_base(n, n, end - x))
         widest = max(widest, n * (end - x))
         x = end
-    most = max(LANES_NARROW, min(LANES_WIDE, LANES_STRIP // max(1, s * longest)))
+    fitting = limits.LANES_STRIP // max(1, s * longest)
+    most = max(limits.LANES_NARROW, min(limits.LANES_WIDE, fitting))
     return new_scratch(s, longest, lanes, min(widest, most), unary_symbols)
 
 
@@ -421,9 +393,9 @@ def sweep(problem, starts, order, skip_low, factors, low, counts, outer):
             for m in members:
                 log_z[m], low[m] = -np.inf, False
             continue
-        chart, gradients = chart_of(scratch, s, lane_base(n, n, size), unary_symbols)
+        chart, gradients = chart_of(scratch, s, strips.lane_base(n, n, size), unary_symbols)
         inside(problem, positions, n, least_rule, chart, scratch, too_small)
-        any_tree, top = False, lane_base(n - 1, n, size)
+        any_tree, top = False, strips.lane_base(n - 1, n, size)
         for b in range(size):
             m, value = members[b], chart.values[root, top + b]
             log_z[m], low[m] = -np.inf, too_small[b]

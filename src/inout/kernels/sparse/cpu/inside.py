@@ -9,64 +9,41 @@ import numpy as np
 from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.math.cpu.operations import operation
 from inout.kernels.sparse.arrays import Logs, Scaled
-from inout.kernels.sparse.cpu.arithmetic import (
-    arc_scale,
-    enter,
-    fitted,
-    include,
-    keep_of,
-    kept,
-    meet,
-    new_chart,
-    new_scale,
-    product,
-    set_scale,
-    split_scale,
-    word_scale,
-    zero,
-)
+from inout.kernels.sparse.cpu import arithmetic
 from inout.kernels.sparse.cpu.chart import NOTHING, bar, barred, left_base, right_base, row_of
 
 
 @inner
 def gather(grammar, numbers, rules, chart, factors, i, j, totals):
     """Includes in totals [symbols] what all splits of i..j give, in the scale of the factors."""
-    pair_offsets, pair_right = grammar.pair_offsets, grammar.pair_right
-    rule_offsets, rule_head = grammar.rule_offsets, grammar.rule_head
-    lefts, rights, active, active_counts = (
-        chart.lefts,
-        chart.rights,
-        chart.active,
-        chart.active_counts,
-    )
+    lefts, rights = chart.lefts, chart.rights
     left_ends, right_starts = chart.left_ends, chart.right_starts
     n, s = left_ends.shape[0], left_ends.shape[1]
     lefts_from, rights_from = left_base(i, n, s), right_base(j, s)
-    for x in range(active_counts[i]):
-        symbol = active[i, x]
+    for x in range(chart.active_counts[i]):
+        symbol = chart.active[i, x]
         # Places are counted by the split k; the right span starts at k + 1.
         first, last = left_ends[i, symbol, 0], left_ends[i, symbol, 1]
         row = lefts_from + symbol * (n - i) - i
-        for q in range(pair_offsets[symbol], pair_offsets[symbol + 1]):
-            right = pair_right[q]
+        for q in range(grammar.pair_offsets[symbol], grammar.pair_offsets[symbol + 1]):
+            right = grammar.pair_right[q]
             lo = max(first, right_starts[j, right, 0] - 1)
             hi = min(last, right_starts[j, right, 1] - 1)
             if lo > hi:
                 continue
             a, b, count = row + lo, rights_from + right * (j + 1) + lo + 1, hi - lo + 1
-            value = product(numbers, lefts, a, rights, b, factors, lo - i, count)
-            if meet(numbers, value, lefts, a, rights, b, count):
-                for r in range(rule_offsets[q], rule_offsets[q + 1]):
-                    include(numbers, totals, rule_head[r], rules[r], value)
+            value = arithmetic.product(numbers, lefts, a, rights, b, factors, lo - i, count)
+            if arithmetic.meet(numbers, value, lefts, a, rights, b, count):
+                for r in range(grammar.rule_offsets[q], grammar.rule_offsets[q + 1]):
+                    arithmetic.include(numbers, totals, grammar.rule_head[r], rules[r], value)
 
 
 @inner
 def enter_words(numbers, words, position, totals):
     """Adds the entries of a word to totals [symbols]; returns their shift."""
-    symbols, values = words.symbols, words.values
     for e in range(words.offsets[position], words.offsets[position + 1]):
-        enter(numbers, totals, symbols[e], values[e], 1.0)
-    return word_scale(numbers, words.exponents, position)
+        arithmetic.enter(numbers, totals, words.symbols[e], words.values[e], 1.0)
+    return arithmetic.word_scale(numbers, words.exponents, position)
 
 
 @inner
@@ -74,23 +51,23 @@ def enter_arcs(numbers, words, cell, shift, totals):
     """Adds the arcs of a cell to totals of this shift; returns their common one."""
     arc_offsets, arc_symbols, values = words.arc_offsets, words.arc_symbols, words.values
     if arc_offsets.shape[0] > 0:
-        shift, factor = arc_scale(numbers, words.arc_exponents, cell, shift, totals)
+        shift, factor = arithmetic.arc_scale(numbers, words.arc_exponents, cell, shift, totals)
         for x in range(arc_offsets[cell], arc_offsets[cell + 1]):
             value = values[words.symbols.shape[0] + x]
-            enter(numbers, totals, arc_symbols[x], value, factor)
+            arithmetic.enter(numbers, totals, arc_symbols[x], value, factor)
     return shift
 
 
 @inner
 def apply_unary(grammar, numbers, unary, keep, totals, after):
     """after = totals + what the unary rules make of totals, all [symbols]."""
-    unary_head, unary_child, nothing = grammar.unary_head, grammar.unary_child, zero(numbers)
+    nothing = arithmetic.zero(numbers)
     for a in range(totals.shape[0]):
-        after[a] = kept(numbers, keep, totals[a])
-    for u in range(unary_head.shape[0]):
-        value = totals[unary_child[u]]
+        after[a] = arithmetic.kept(numbers, keep, totals[a])
+    for u in range(grammar.unary_head.shape[0]):
+        value = totals[grammar.unary_child[u]]
         if value != nothing:
-            include(numbers, after, unary_head[u], unary[u], value)
+            arithmetic.include(numbers, after, grammar.unary_head[u], unary[u], value)
 
 
 @inner
@@ -99,37 +76,31 @@ def settle(numbers, chart, unary_exponents, places, row, i, j, shift, totals, af
 
     What the beam drops is not too small.
     """
-    lefts, rights, active, active_counts = (
-        chart.lefts,
-        chart.rights,
-        chart.active,
-        chart.active_counts,
-    )
     left_ends, right_starts, below = chart.left_ends, chart.right_starts, chart.below
     n, s = left_ends.shape[0], after.shape[0]
     left, right = left_base(i, n, s) + j - i, right_base(j, s) + i
-    nothing, low, found = zero(numbers), False, False
-    least, scale, exponent = new_scale(numbers, after)
+    nothing, low, found = arithmetic.zero(numbers), False, False
+    least, scale, exponent = arithmetic.new_scale(numbers, after)
     for a in range(s):
         if after[a] == nothing or after[a] < least:
             continue
-        value, small = fitted(numbers, after[a], scale)
+        value, small = arithmetic.fitted(numbers, after[a], scale)
         low = low or small
         if value == nothing:
             continue
         found = True
-        lefts[left + a * (n - i)] = value
-        rights[right + a * (j + 1)] = value
+        chart.lefts[left + a * (n - i)] = value
+        chart.rights[right + a * (j + 1)] = value
         if left_ends[i, a, 1] < 0:
             left_ends[i, a, 0] = j
-            active[i, active_counts[i]] = a
-            active_counts[i] += 1
+            chart.active[i, chart.active_counts[i]] = a
+            chart.active_counts[i] += 1
         left_ends[i, a, 1] = j
         right_starts[j, a, 0] = i
         if right_starts[j, a, 1] < 0:
             right_starts[j, a, 1] = i
     if found:
-        set_scale(numbers, chart.exps, unary_exponents, row, i, j, shift + exponent)
+        arithmetic.set_scale(numbers, chart.exps, unary_exponents, row, i, j, shift + exponent)
         if below.shape[2] > 0:
             for a in range(s):
                 if places[a] >= 0:
@@ -145,9 +116,9 @@ def inside(problem, start, n):
     """
     grammar, numbers, weights, words = problem
     rules, unary, exps_of_unary = weights.binary, weights.unary, weights.unary_exponents
-    places, first_cell, nothing = grammar.unary_place, words.first_cells[start], zero(numbers)
-    s = places.shape[0]
-    chart = new_chart(numbers, n, s, grammar.num_unary_symbols)
+    places, nothing = grammar.unary_place, arithmetic.zero(numbers)
+    s, first_cell = places.shape[0], words.first_cells[start]
+    chart = arithmetic.new_chart(numbers, n, s, grammar.num_unary_symbols)
     totals, after, factors = np.full(s, nothing), np.full(s, nothing), np.empty(n)
     low = False
     for width in range(1, n + 1):
@@ -162,7 +133,7 @@ def inside(problem, start, n):
                 shift = enter_words(numbers, words, start + i, totals)
             else:
                 row = row_of(rules, cell)
-                shift = split_scale(
+                shift = arithmetic.split_scale(
                     numbers, chart.exps, weights.binary_exponents, row, i, j, factors
                 )
                 if shift >= NOTHING // 2:
@@ -171,7 +142,7 @@ def inside(problem, start, n):
             if shift < NOTHING // 2:
                 continue
             row = row_of(unary, cell)
-            keep = keep_of(numbers, weights.keeps, row)
+            keep = arithmetic.keep_of(numbers, weights.keeps, row)
             bar(words.allowed, cell, totals, nothing)
             apply_unary(grammar, numbers, unary[row], keep, totals, after)
             bar(words.allowed, cell, after, nothing)

@@ -14,33 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled, inner
-from inout.kernels.math.cpu.heap import (  # fmt: skip
-    CHILD,
-    FIRST,
-    HEAP,
-    LAST,
-    NEXT,
-    OPENED,
-    POSITION,
-    Nodes,
-    child_at,
-    keep_best,
-    meld,
-    take_next,
-    write_follower,
-    write_node,
-)
+from inout.kernels.math.cpu import heap
+from inout.kernels.sparse.cpu import viterbi
 from inout.kernels.sparse.cpu.chart import NONE, splits_of, value_above, value_below
-from inout.kernels.sparse.cpu.viterbi import (  # fmt: skip
-    best_entry,
-    best_split,
-    best_unary,
-    entries_over,
-    entry_at,
-    num_entries,
-    rules_row,
-    unary_row,
-)
 
 # Typed: with plain numbers as arguments numba would compile another version.
 ABOVE, BELOW = np.int64(0), np.int64(1)
@@ -51,7 +27,7 @@ class Tables(NamedTuple):
     """What is known of items and derivations."""
 
     items: NDArray[np.int32]  # [their number, 4], calloc'ed by the caller, mostly never touched
-    nodes: Nodes
+    nodes: heap.Nodes
     used: NDArray[np.int64]  # [1], how many nodes there are
 
 
@@ -115,7 +91,7 @@ def new_node(tables, edge, weight):
     """A derivation with the best children, in no list and no heap yet."""
     node = tables.used[0]
     tables.used[0] += 1
-    write_node(tables.nodes, node, edge, weight)
+    heap.write_node(tables.nodes, node, edge, weight)
     return node
 
 
@@ -126,35 +102,36 @@ def make_first(search, tables, item):
     split = NONE
     if level == ABOVE:
         value = value_above(search.chart, i, j, a)
-        rule = best_unary(search, i, j, a, value)
+        rule = viterbi.best_unary(search, i, j, a, value)
     else:
         value = value_below(search.chart, search.problem.grammar.unary_place, i, j, a)
-        rule = best_entry(search, i, j, a, value)
+        rule = viterbi.best_entry(search, i, j, a, value)
         if rule < 0:
-            rule, split = best_split(search, i, j, a, value)
+            rule, split = viterbi.best_split(search, i, j, a, value)
     node = new_node(tables, edge_number(search, level, rule, split), value)
     place = place_of(search, item)
-    tables.items[place, FIRST], tables.items[place, LAST] = node, node
+    tables.items[place, heap.FIRST], tables.items[place, heap.LAST] = node, node
 
 
 @inner(forceinline=True)
 def first_node(search, tables, item):
     """The best derivation of an item that has one; made where there is no node yet."""
     place = place_of(search, item)
-    if tables.items[place, FIRST] == 0:
+    if tables.items[place, heap.FIRST] == 0:
         make_first(search, tables, item)
-    return np.int64(tables.items[place, FIRST])
+    return np.int64(tables.items[place, heap.FIRST])
 
 
 @inner
 def unary_edges(search, item, best, limit, kept, edges):
     """Fills kept and edges with the best edges of an item above, but for `best`: their number."""
     grammar, chart, i, j, a = search.problem.grammar, search.chart, item.i, item.j, item.a
-    places, unary = grammar.unary_place, search.problem.weights.unary[unary_row(search, i, j)]
+    places, row = grammar.unary_place, viterbi.unary_row(search, i, j)
+    unary = search.problem.weights.unary[row]
     count = np.int64(0)
     score = value_below(chart, places, i, j, a)
     if best != 0 and score > -np.inf:
-        count = keep_best(kept, edges, count, limit, score, np.int64(0))
+        count = heap.keep_best(kept, edges, count, limit, score, np.int64(0))
     if places[a] < 0:
         return count
     for u in range(unary.shape[0]):
@@ -162,7 +139,7 @@ def unary_edges(search, item, best, limit, kept, edges):
             score = unary[u] + value_below(chart, places, i, j, grammar.unary_child[u])
             least = kept[0] if count == limit else -np.inf
             if score > least:
-                count = keep_best(kept, edges, count, limit, score, np.int64(u + 1))
+                count = heap.keep_best(kept, edges, count, limit, score, np.int64(u + 1))
     return count
 
 
@@ -171,13 +148,13 @@ def binary_edges(search, item, best, limit, kept, edges):
     """As `unary_edges`, for an item below."""
     words, ways, chart = search.problem.words, search.ways, search.chart
     i, j, a = item.i, item.j, item.a
-    count, entries = np.int64(0), entries_over(search, i, j)
-    rules = search.problem.weights.binary[rules_row(search, i, j)]
-    for x in range(num_entries(entries)):
-        e, symbol = entry_at(words, entries, x)
+    count, entries = np.int64(0), viterbi.entries_over(search, i, j)
+    rules = search.problem.weights.binary[viterbi.rules_row(search, i, j)]
+    for x in range(viterbi.num_entries(entries)):
+        e, symbol = viterbi.entry_at(words, entries, x)
         least = kept[0] if count == limit else -np.inf
         if symbol == a and e != best and words.values[e] > least:
-            count = keep_best(kept, edges, count, limit, words.values[e], np.int64(e))
+            count = heap.keep_best(kept, edges, count, limit, words.values[e], np.int64(e))
     for x in range(ways.head_offsets[a], ways.head_offsets[a + 1]):
         r = ways.head_rules[x]
         lo, hi, left, right = splits_of(chart, i, j, ways.rule_left[r], ways.rule_right[r])
@@ -187,7 +164,7 @@ def binary_edges(search, item, best, limit, kept, edges):
             if score > least:
                 edge = edge_number(search, BELOW, x, lo + t)
                 if edge != best:
-                    count = keep_best(kept, edges, count, limit, score, np.int64(edge))
+                    count = heap.keep_best(kept, edges, count, limit, score, np.int64(edge))
     return count
 
 
@@ -195,15 +172,15 @@ def binary_edges(search, item, best, limit, kept, edges):
 def open_item(search, tables, item, limit, scratch):
     """Makes candidates of all edges of an item but its very best, or of the `limit` best."""
     place, nodes, kept, edges = place_of(search, item), tables.nodes, scratch.kept, scratch.edges
-    best = nodes.edges[tables.items[place, FIRST]]
+    best = nodes.edges[tables.items[place, heap.FIRST]]
     if item.level == ABOVE:
         count = unary_edges(search, item, best, limit, kept, edges)
     else:
         count = binary_edges(search, item, best, limit, kept, edges)
     top = np.int64(0)
     for x in range(count):
-        top = meld(nodes, top, new_node(tables, edges[x], kept[x]))
-    tables.items[place, HEAP], tables.items[place, OPENED] = top, 1
+        top = heap.meld(nodes, top, new_node(tables, edges[x], kept[x]))
+    tables.items[place, heap.HEAP], tables.items[place, heap.OPENED] = top, 1
 
 
 @inner(forceinline=True)
@@ -230,14 +207,14 @@ def add_candidate(search, tables, item, last, position, child):
     i, j, level = item.i, item.j, item.level
     rule, k = rule_and_split(search, level, nodes.edges[last])
     node = new_node(tables, nodes.edges[last], 0.0)
-    write_follower(nodes, node, last, position, child)
+    heap.write_follower(nodes, node, last, position, child)
     if level == ABOVE:
         score = nodes.weights[child]
         if rule >= 0:
-            score = search.problem.weights.unary[unary_row(search, i, j), rule] + score
+            score = search.problem.weights.unary[viterbi.unary_row(search, i, j), rule] + score
     else:
         r = ways.head_rules[rule]
-        left, right = child_at(nodes, node, ZERO), child_at(nodes, node, ONE)
+        left, right = heap.child_at(nodes, node, ZERO), heap.child_at(nodes, node, ONE)
         if left > 0:
             left_score = nodes.weights[left]
         else:
@@ -246,11 +223,11 @@ def add_candidate(search, tables, item, last, position, child):
             right_score = nodes.weights[right]
         else:
             right_score = value_above(chart, k + 1, j, ways.rule_right[r])
-        weight = search.problem.weights.binary[rules_row(search, i, j), r]
+        weight = search.problem.weights.binary[viterbi.rules_row(search, i, j), r]
         score = weight + (left_score + right_score)
     nodes.weights[node] = score
-    place = place_of(search, item)
-    tables.items[place, HEAP] = meld(nodes, np.int64(tables.items[place, HEAP]), node)
+    known = tables.items[place_of(search, item)]
+    known[heap.HEAP] = heap.meld(nodes, np.int64(known[heap.HEAP]), node)
 
 
 @inner
@@ -278,18 +255,19 @@ def find_next(search, tables, depth, limit, scratch):
         item = Item(i, j, a, level)
         known = tables.items[place_of(search, item)]
         first_node(search, tables, item)
-        if known[OPENED] == 0:
+        if known[heap.OPENED] == 0:
             open_item(search, tables, item, limit, scratch)
-        last = np.int64(known[LAST])
-        changed_right = nodes.links[last, CHILD] > 0 and nodes.links[last, POSITION] == ONE
+        last = np.int64(known[heap.LAST])
+        links = nodes.links[last]
+        changed_right = links[heap.CHILD] > 0 and links[heap.POSITION] == ONE
         while step < 2:
             position = 1 - step
             below = child_of(search, nodes.edges[last], item, position == 1)
             if below.level != NONE and (position == 1 or not changed_right):
-                child = child_at(nodes, last, position)
+                child = heap.child_at(nodes, last, position)
                 if child == 0:
                     child = first_node(search, tables, below)
-                follower = np.int64(nodes.links[child, NEXT])
+                follower = np.int64(nodes.links[child, heap.NEXT])
                 if follower == 0:
                     stack[depth - 1, 4] = step
                     depth = push(stack, depth, below, ZERO)
@@ -298,7 +276,7 @@ def find_next(search, tables, depth, limit, scratch):
                     add_candidate(search, tables, item, last, position, follower)
             step += 1
         if step == 2:
-            take_next(known, nodes)
+            heap.take_next(known, nodes)
             depth -= 1
     return depth
 
@@ -329,7 +307,7 @@ def write_tree(search, tables, stack, node, output):
         for position in (ONE, ZERO):
             below = child_of(search, nodes.edges[node], item, position == ONE)
             if below.level != NONE:
-                depth = push(stack, depth, below, child_at(nodes, node, position))
+                depth = push(stack, depth, below, heap.child_at(nodes, node, position))
     return count
 
 
@@ -353,7 +331,7 @@ def find_trees(search, k, tables, scratch, progress):
         first_node(search, tables, root)
         found = 1
     while 0 < found < k:
-        last = tables.items[place_of(search, root), LAST]
+        last = tables.items[place_of(search, root), heap.LAST]
         if depth == 0:
             depth = push(scratch.stack, ZERO, root, ZERO)
         limit = min(k - found, scratch.kept.shape[0])
@@ -361,7 +339,7 @@ def find_trees(search, k, tables, scratch, progress):
         if depth > 0:
             progress[0], progress[1] = found, depth
             return False
-        if nodes.links[last, NEXT] == NONE:
+        if nodes.links[last, heap.NEXT] == NONE:
             break
         found += 1
     progress[0] = found
@@ -375,7 +353,7 @@ def write_trees(search, tables, stack, scores, offsets, output, count):
     Fills scores [m], offsets [m+1] and output [<=m(2n-1) 5].
     """
     root, n = root_of(search), search.chart.left_ends.shape[0]
-    node = np.int64(tables.items[place_of(search, root), FIRST])
+    node = np.int64(tables.items[place_of(search, root), heap.FIRST])
     for x in range(scores.shape[0]):
         if x >= count:
             if is_full(tables, 4 * n):
@@ -384,5 +362,5 @@ def write_trees(search, tables, stack, scores, offsets, output, count):
             push(stack, ZERO, root, ZERO)
             size = write_tree(search, tables, stack, node, output[offsets[x] :])
             offsets[x + 1] = offsets[x] + size
-        node = np.int64(tables.nodes.links[node, NEXT])
+        node = np.int64(tables.nodes.links[node, heap.NEXT])
     return scores.shape[0]

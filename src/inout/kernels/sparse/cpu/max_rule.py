@@ -18,28 +18,10 @@ from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.sparse.arrays import Best
-from inout.kernels.sparse.cpu.chart import (
-    NONE,
-    Chart,
-    left_base,
-    right_base,
-    row_of,
-    splits_of,
-    value_above,
-    value_below,
-)
+from inout.kernels.sparse.cpu import chart as charts
+from inout.kernels.sparse.cpu import viterbi
 from inout.kernels.sparse.cpu.inside import gather
 from inout.kernels.sparse.cpu.logspace import summed_chart
-from inout.kernels.sparse.cpu.viterbi import (
-    Search,
-    cell_of,
-    entries_over,
-    entry_at,
-    num_entries,
-    push_children,
-    rules_row,
-    unary_row,
-)
 
 Floats = NDArray[np.float64]
 
@@ -79,11 +61,11 @@ def part_score(outer, log_weight, product):
 def gather_sums(search, bests, outers, i, j, totals):
     """Raises totals [symbols] to the best that the splits of i..j give, in case of the sum."""
     grammar, chart = search.problem.grammar, search.chart
-    rules = search.problem.weights.binary[rules_row(search, i, j)]
+    rules = search.problem.weights.binary[viterbi.rules_row(search, i, j)]
     for x in range(chart.active_counts[i]):
         b = chart.active[i, x]
         for q in range(grammar.pair_offsets[b], grammar.pair_offsets[b + 1]):
-            lo, hi, left, right = splits_of(chart, i, j, b, grammar.pair_right[q])
+            lo, hi, left, right = charts.splits_of(chart, i, j, b, grammar.pair_right[q])
             if lo > hi:
                 continue
             for r in range(grammar.rule_offsets[q], grammar.rule_offsets[q + 1]):
@@ -111,7 +93,7 @@ def bests_of_span(search, bests, i, j, above, totals, product):
     grammar, chart = search.problem.grammar, search.chart
     places, lefts = grammar.unary_place, bests.lefts
     n, s = chart.left_ends.shape[0], places.shape[0]
-    left, right = left_base(i, n, s) + j - i, right_base(j, s) + i
+    left, right = charts.left_base(i, n, s) + j - i, charts.right_base(j, s) + i
     for a in range(s):
         # A posterior that has underflowed makes a part impossible.
         place = left + a * (n - i)
@@ -119,13 +101,13 @@ def bests_of_span(search, bests, i, j, above, totals, product):
             lefts[place] = totals[a]
         if places[a] >= 0:
             bests.below[i, j, places[a]] = totals[a]
-    unary = search.problem.weights.unary[unary_row(search, i, j)]
+    unary = search.problem.weights.unary[viterbi.unary_row(search, i, j)]
     for u in range(unary.shape[0]):
         a, child = grammar.unary_head[u], grammar.unary_child[u]
         place = left + a * (n - i)
         outer = ratio(above[a], chart.lefts[place])
         if outer > -np.inf and totals[child] > -np.inf:
-            weight = unary[u] + value_below(chart, places, i, j, child)
+            weight = unary[u] + charts.value_below(chart, places, i, j, child)
             score = part_score(outer, weight, product) + totals[child]
             lefts[place] = max(lefts[place], score)
     for a in range(s):
@@ -144,7 +126,7 @@ def find_bests(search, posteriors, product):
     lefts, rights = np.full(chart.lefts.shape, -np.inf), np.full(chart.rights.shape, -np.inf)
     bests = Bests(lefts, rights, np.full(chart.below.shape, -np.inf))
     # The chart in the form of `gather`, with the bests as values.
-    best_chart = Chart(
+    best_chart = charts.Chart(
         lefts, rights, chart.exps, chart.left_ends, chart.right_starts, chart.active,
         chart.active_counts, chart.below,
     )  # fmt: skip
@@ -153,19 +135,19 @@ def find_bests(search, posteriors, product):
         for i in range(n - width + 1):
             j = i + width - 1
             for a in range(s):
-                value = value_below(chart, places, i, j, a)
+                value = charts.value_below(chart, places, i, j, a)
                 outers[a] = ratio(posteriors.below[i, j, a], value)
                 totals[a] = -np.inf
             if width > 1 and product:
-                row = row_of(weights.binary, cell_of(search, i, j))
+                row = charts.row_of(weights.binary, viterbi.cell_of(search, i, j))
                 gather(grammar, maxima, weights.binary[row], best_chart, factors, i, j, totals)
                 for a in range(s):
                     totals[a] += outers[a]
             elif width > 1:
                 gather_sums(search, bests, outers, i, j, totals)
-            entries = entries_over(search, i, j)
-            for x in range(num_entries(entries)):
-                e, a = entry_at(words, entries, x)
+            entries = viterbi.entries_over(search, i, j)
+            for x in range(viterbi.num_entries(entries)):
+                e, a = viterbi.entry_at(words, entries, x)
                 totals[a] = max(totals[a], part_score(outers[a], words.values[e], product))
             bests_of_span(search, bests, i, j, posteriors.above[i, j], totals, product)
     return bests
@@ -177,14 +159,14 @@ def best_unary(search, bests, posteriors, i, j, a, product):
     grammar, chart = search.problem.grammar, search.chart
     places = grammar.unary_place
     if places[a] < 0:
-        return NONE
-    best, found = bests.below[i, j, places[a]], NONE
-    outer = ratio(posteriors.above[i, j, a], value_above(chart, i, j, a))
-    unary = search.problem.weights.unary[unary_row(search, i, j)]
+        return charts.NONE
+    best, found = bests.below[i, j, places[a]], charts.NONE
+    outer = ratio(posteriors.above[i, j, a], charts.value_above(chart, i, j, a))
+    unary = search.problem.weights.unary[viterbi.unary_row(search, i, j)]
     for u in range(unary.shape[0]):
         if grammar.unary_head[u] == a:
             child = grammar.unary_child[u]
-            weight = unary[u] + value_below(chart, places, i, j, child)
+            weight = unary[u] + charts.value_below(chart, places, i, j, child)
             score = part_score(outer, weight, product) + bests.below[i, j, places[child]]
             if score > best:
                 best, found = score, np.int64(u)
@@ -195,17 +177,17 @@ def best_unary(search, bests, posteriors, i, j, a, product):
 def best_edge(search, bests, outer, i, j, a, product):
     """(entry, NONE), or (place of the rule in head_rules, split), of the best of a below."""
     ways, chart, words = search.ways, search.chart, search.problem.words
-    best, found, split = -np.inf, NONE, NONE
-    entries = entries_over(search, i, j)
-    for x in range(num_entries(entries)):
-        e, symbol = entry_at(words, entries, x)
+    best, found, split = -np.inf, charts.NONE, charts.NONE
+    entries = viterbi.entries_over(search, i, j)
+    for x in range(viterbi.num_entries(entries)):
+        e, symbol = viterbi.entry_at(words, entries, x)
         score = part_score(outer, words.values[e], product)
         if symbol == a and score > best:
             best, found = score, np.int64(e)
-    rules = search.problem.weights.binary[rules_row(search, i, j)]
+    rules = search.problem.weights.binary[viterbi.rules_row(search, i, j)]
     for x in range(ways.head_offsets[a], ways.head_offsets[a + 1]):
         r = ways.head_rules[x]
-        lo, hi, left, right = splits_of(chart, i, j, ways.rule_left[r], ways.rule_right[r])
+        lo, hi, left, right = charts.splits_of(chart, i, j, ways.rule_left[r], ways.rule_right[r])
         for t in range(hi - lo + 1):
             rest = bests.lefts[left + t] + bests.rights[right + t]
             if product:
@@ -235,7 +217,7 @@ def walk(search, bests, posteriors, product, nodes):
         nodes[count, 0], nodes[count, 1], nodes[count, 2], nodes[count, 3] = i, j + 1, a, u
         if u >= 0:
             a = np.int64(grammar.unary_child[u])
-        value = value_below(chart, grammar.unary_place, i, j, a)
+        value = charts.value_below(chart, grammar.unary_place, i, j, a)
         outer = ratio(posteriors.below[i, j, a], value)
         found, k = best_edge(search, bests, outer, i, j, a, product)
         nodes[count, 4] = found
@@ -243,7 +225,7 @@ def walk(search, bests, posteriors, product, nodes):
             r = ways.head_rules[found]
             nodes[count, 4] = ways.order[r]
             left, right = ways.rule_left[r], ways.rule_right[r]
-            depth = push_children(stack, depth, i, k, j, left, right)
+            depth = viterbi.push_children(stack, depth, i, k, j, left, right)
         count += 1
     return count
 
@@ -252,7 +234,7 @@ def walk(search, bests, posteriors, product, nodes):
 def max_rule(scaled, logs, ways, n, posteriors, product, nodes):
     """(score, -inf without a tree; number of nodes, which are filled in) of the first sentence."""
     chart = summed_chart(scaled, logs, 0, n)
-    search = Search(logs, ways, 0, chart)
+    search = viterbi.Search(logs, ways, 0, chart)
     bests = find_bests(search, posteriors, product)
     top = logs.grammar.root * n + n - 1
     if bests.lefts[top] == -np.inf:

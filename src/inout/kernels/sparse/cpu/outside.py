@@ -291,7 +291,6 @@ def _(numbers, grammar, unary, keep, span, i, j, outer):
 @inner
 def read_span(chart, places, nothing, grads, i, j, span):
     """Fills in a span's values, totals and alphas: whether there is anything to pass on."""
-    lefts, below, grad_lefts, grad_rights = chart.lefts, chart.below, grads.lefts, grads.rights
     values, totals, alphas = span.values, span.totals, span.alphas
     n, s = chart.left_ends.shape[0], places.shape[0]
     left, right = left_base(i, n, s) + j - i, right_base(j, s) + i
@@ -299,13 +298,13 @@ def read_span(chart, places, nothing, grads, i, j, span):
     for a in range(s):
         # The gradient by a value that is 0 would be finite, what it is passed on to not.
         alphas[a] = 0.0
-        values[a] = lefts[left + a * (n - i)]
+        values[a] = chart.lefts[left + a * (n - i)]
         if values[a] != nothing:
-            alphas[a] = grad_lefts[left + a * (n - i)] + grad_rights[right + a * (j + 1)]
+            alphas[a] = grads.lefts[left + a * (n - i)] + grads.rights[right + a * (j + 1)]
             found = found or alphas[a] != 0
     if found:
         for a in range(s):
-            totals[a] = below[i, j, places[a]] if places[a] >= 0 else values[a]
+            totals[a] = chart.below[i, j, places[a]] if places[a] >= 0 else values[a]
     return found
 
 
@@ -329,44 +328,36 @@ def back_through_unary(grammar, numbers, unary, keep, span, unary_counts):
 @inner
 def count_entries(numbers, words, position, cell, shift, span, word_counts):
     """Adds the counts of a cell's arcs and, where it has a position, of that word's entries."""
-    values, symbols, arc_symbols = words.values, words.symbols, words.arc_symbols
     back, totals = span.back, span.totals
     if position >= 0:
         scale = entry_scale(numbers, words.exponents, position, shift)
         for e in range(words.offsets[position], words.offsets[position + 1]):
-            a = symbols[e]
+            a = words.symbols[e]
             if back[a] != 0:
-                word_counts[e] += entry_count(numbers, back[a], values[e], totals[a], scale)
+                word_counts[e] += entry_count(numbers, back[a], words.values[e], totals[a], scale)
     if words.arc_offsets.shape[0] > 0:
         scale = entry_scale(numbers, words.arc_exponents, cell, shift)
         for x in range(words.arc_offsets[cell], words.arc_offsets[cell + 1]):
-            a, e = arc_symbols[x], symbols.shape[0] + x
+            a, e = words.arc_symbols[x], words.symbols.shape[0] + x
             if back[a] != 0:
-                word_counts[e] += entry_count(numbers, back[a], values[e], totals[a], scale)
+                word_counts[e] += entry_count(numbers, back[a], words.values[e], totals[a], scale)
 
 
 @inner
 def spread(grammar, numbers, rules, chart, span, i, j, grads, rule_counts):
     """Sends what has come to a span's totals down to its parts; adds to the counts."""
-    pair_offsets, pair_right = grammar.pair_offsets, grammar.pair_right
     rule_offsets, rule_head = grammar.rule_offsets, grammar.rule_head
-    active, active_counts, lefts, rights = (
-        chart.active,
-        chart.active_counts,
-        chart.lefts,
-        chart.rights,
-    )
     back, totals, factors = span.back, span.totals, span.factors
     grad_lefts, grad_rights = grads.lefts, grads.rights
     left_ends, right_starts = chart.left_ends, chart.right_starts
     n, s = left_ends.shape[0], left_ends.shape[1]
     lefts_from, rights_from = left_base(i, n, s), right_base(j, s)
-    for x in range(active_counts[i]):
-        symbol = active[i, x]
+    for x in range(chart.active_counts[i]):
+        symbol = chart.active[i, x]
         first, last = left_ends[i, symbol, 0], left_ends[i, symbol, 1]
         row = lefts_from + symbol * (n - i) - i
-        for q in range(pair_offsets[symbol], pair_offsets[symbol + 1]):
-            right = pair_right[q]
+        for q in range(grammar.pair_offsets[symbol], grammar.pair_offsets[symbol + 1]):
+            right = grammar.pair_right[q]
             lo = max(first, right_starts[j, right, 0] - 1)
             hi = min(last, right_starts[j, right, 1] - 1)
             if lo > hi:
@@ -379,13 +370,13 @@ def spread(grammar, numbers, rules, chart, span, i, j, grads, rule_counts):
             if gradient == 0:
                 continue
             value = spread_rows(
-                numbers, pair, lefts, rights, factors, gradient, grad_lefts, grad_rights
+                numbers, pair, chart.lefts, chart.rights, factors, gradient, grad_lefts, grad_rights
             )
             for r in range(rule_offsets[q], rule_offsets[q + 1]):
                 a = rule_head[r]
                 rule_counts[r] = spread_rule(
-                    numbers, rule_counts[r], rules[r], back[a], totals[a], value, pair, lefts,
-                    rights, grad_lefts, grad_rights,
+                    numbers, rule_counts[r], rules[r], back[a], totals[a], value, pair, chart.lefts,
+                    chart.rights, grad_lefts, grad_rights,
                 )  # fmt: skip
 
 

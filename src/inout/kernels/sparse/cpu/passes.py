@@ -9,18 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.lazy import lazy_property
-from inout.kernels.limits import SPARSE_RAISED, SPARSE_SLACK, SPARSE_SPECK
-from inout.kernels.sparse import batching
-from inout.kernels.sparse.arrays import (
-    Best,
-    Logs,
-    Problem,
-    RuleArrays,
-    Scaled,
-    SentenceArrays,
-    Weights,
-    Words,
-)
+from inout.kernels import limits
+from inout.kernels.sparse import arrays
 from inout.kernels.sparse.cpu import anchored, batched, outside
 from inout.kernels.sparse.cpu.chart import NOTHING
 from inout.kernels.sparse.cpu.outside import Counts, Outer
@@ -78,20 +68,10 @@ class RulePosteriors(NamedTuple):
     values: Array
 
 
-class SplitPosteriors(NamedTuple):
-    """Posteriors of binary rules over starts..splits and splits+1..ends; all [count]."""
-
-    rules: Array
-    starts: Array
-    splits: Array
-    ends: Array
-    values: Array
-
-
 def _in_scale(logs: Array, exponents: Array) -> Array:
     """exp(logs) / 2**exponents, above 0 where logs is above -inf."""
     values = np.exp(logs - exponents * _LOG2)
-    return np.where(logs > -np.inf, np.maximum(values, SPARSE_SPECK), 0.0)
+    return np.where(logs > -np.inf, np.maximum(values, limits.SPARSE_SPECK), 0.0)
 
 
 def _exponents(tops: Array, nothing: int) -> Array:
@@ -175,8 +155,8 @@ class ParsingPasses:
 
     def __init__(
         self,
-        rules: RuleArrays,
-        sentences: SentenceArrays,
+        rules: arrays.RuleArrays,
+        sentences: arrays.SentenceArrays,
         binary_log_weights: Array,
         unary_log_weights: Array,
         word_log_weights: Array,
@@ -206,13 +186,13 @@ class ParsingPasses:
     def lanes(self) -> bool:
         """Whether the scaled passes do spans side by side: they can, and most pairs meet."""
         plain = not any(self.anchored) and self.beam == 0 and len(self.sentences.arc_offsets) == 0
-        return plain and batching.pays(self.rules, self.sentences)
+        return plain and lanes_pay(self.rules, self.sentences)
 
     @lazy_property
-    def _scaled_weights(self) -> Weights:
+    def _scaled_weights(self) -> arrays.Weights:
         rule_exponents = _exponents(self.binary.max(axis=1, initial=-np.inf), 0)
         unary_exponents = _exponents(self.unary.max(axis=1, initial=-np.inf), 0).clip(min=0)
-        return Weights(
+        return arrays.Weights(
             _in_scale(self.binary, rule_exponents[:, None]),
             _in_scale(self.unary, unary_exponents[:, None]),
             rule_exponents,
@@ -221,7 +201,7 @@ class ParsingPasses:
         )
 
     @lazy_property
-    def _scaled_words(self) -> Words:
+    def _scaled_words(self) -> arrays.Words:
         sentences, size = self.sentences, len(self.sentences.symbols)
         exponents, values = _entry_exponents(self.words[:size], sentences.offsets)
         arc_exponents = np.empty(0, np.int64)
@@ -230,25 +210,25 @@ class ParsingPasses:
             values = np.append(values, arcs)
         return sentences.words(values, exponents, arc_exponents)
 
-    def scaled_problem(self, raised: float = 0.0) -> Problem:
+    def scaled_problem(self, raised: float = 0.0) -> arrays.Problem:
         """For the kernels in scaled arithmetic, with what values that are too small become."""
-        numbers = Scaled(float(self.beam), raised)
-        return Problem(self.rules.grammar, numbers, self._scaled_weights, self._scaled_words)
+        numbers = arrays.Scaled(float(self.beam), raised)
+        return arrays.Problem(self.rules.grammar, numbers, self._scaled_weights, self._scaled_words)
 
     @property
-    def log_problem(self) -> Problem:
+    def log_problem(self) -> arrays.Problem:
         """For the kernels in log space that add up."""
-        return self._problem_in(Logs)
+        return self._problem_in(arrays.Logs)
 
     @property
-    def best_problem(self) -> Problem:
+    def best_problem(self) -> arrays.Problem:
         """For those that take maxima."""
-        return self._problem_in(Best)
+        return self._problem_in(arrays.Best)
 
-    def _problem_in(self, kind: type[Logs | Best]) -> Problem:
+    def _problem_in(self, kind: type[arrays.Logs | arrays.Best]) -> arrays.Problem:
         numbers = kind(float(np.log(self.beam)) if self.beam > 0 else -np.inf)
-        weights, words = Weights(self.binary, self.unary), self.sentences.words(self.words)
-        return Problem(self.rules.grammar, numbers, weights, words)
+        weights, words = arrays.Weights(self.binary, self.unary), self.sentences.words(self.words)
+        return arrays.Problem(self.rules.grammar, numbers, weights, words)
 
     def only(self, sentence: int) -> ParsingPasses:
         """The passes of one sentence alone."""
@@ -282,8 +262,8 @@ class ParsingPasses:
                 in_logs |= low
             else:
                 bounds = np.full(b, -np.inf)
-                sweeps.scaled(left, SPARSE_RAISED, True, np.zeros(b), bounds)
-                in_logs |= bounds > log_z + SPARSE_SLACK
+                sweeps.scaled(left, limits.SPARSE_RAISED, True, np.zeros(b), bounds)
+                in_logs |= bounds > log_z + limits.SPARSE_SLACK
             # The scaled outside pass of those that fit was left out; it has to be made now.
             if factors.any():
                 sweeps.scaled([x[~in_logs[x]] for x in left], 0.0, False, factors, log_z)
@@ -312,7 +292,7 @@ class ParsingPasses:
     def _clipped_unary(self) -> bool:
         """Whether some unary rule is too small for its scale."""
         scaled = self._scaled_weights.unary
-        return bool(((scaled <= SPARSE_SPECK) & (self.unary > -np.inf)).any())
+        return bool(((scaled <= limits.SPARSE_SPECK) & (self.unary > -np.inf)).any())
 
     @lazy_property
     def _outside(self) -> tuple[float, Outer, Array, bool]:
@@ -336,26 +316,88 @@ class ParsingPasses:
                 after, back = np.log(after) + exponents * _LOG2, np.log(back)
         return Posteriors(log_z, above, below, after, back, words)
 
-    def _anchored(self, sentence: int, threshold: float, by_split: bool) -> tuple[Array, Array]:
-        """(rule, start, split or -1, end [count 4], posteriors [count])."""
+    def rule_posteriors(self, sentence: int, threshold: float = 0.0) -> RulePosteriors:
+        """Posteriors above the threshold of binary rules over spans, summed over splits."""
         only = self.only(sentence)
         log_z, outer, _, in_logs = only._outside
         if log_z == -np.inf:
-            return np.empty((0, 4), np.int64), np.empty(0)
+            nothing = np.empty(0, np.int64)
+            return RulePosteriors(nothing, nothing, nothing, np.empty(0))
         problem = only.log_problem if in_logs else only.scaled_problem()
         n = int(only.sentences.lengths[0])
-        numbers, values = anchored.collect(problem, n, outer.back, float(threshold), by_split)
-        numbers[:, 0] = self.rules.ways.order[numbers[:, 0]]
-        return numbers, values
+        numbers, values = anchored.collect(problem, n, outer.back, float(threshold))
+        rules, starts, ends = numbers.T
+        return RulePosteriors(self.rules.ways.order[rules], starts, ends, values)
 
-    def rule_posteriors(self, sentence: int, threshold: float = 0.0) -> RulePosteriors:
-        """Posteriors above the threshold of binary rules over spans, summed over splits."""
-        numbers, values = self._anchored(sentence, threshold, False)
-        rules, starts, _, ends = numbers.T
-        return RulePosteriors(rules, starts, ends, values)
 
-    def split_posteriors(self, sentence: int, threshold: float = 0.0) -> SplitPosteriors:
-        """Posteriors above the threshold of binary rules over the two parts of a span."""
-        numbers, values = self._anchored(sentence, threshold, True)
-        rules, starts, splits, ends = numbers.T
-        return SplitPosteriors(rules, starts, splits, ends, values)
+# Wider spans have rather more symbols than those that are looked at.
+WIDEST = 6
+SAMPLE = 32
+# The logarithm of what is left must be finite.
+SURE = 1 - 1e-12
+
+
+def lanes_pay(rules: arrays.RuleArrays, sentences: arrays.SentenceArrays) -> bool:
+    """Whether `batched.sweep` is likely to be faster than `outside.sweep`."""
+    squares = int((sentences.lengths**2).sum())
+    work = squares * len(rules.grammar.pair_right)
+    if squares < limits.LANES_SQUARES or work < limits.LANES_WORK:
+        return False
+    if rules.num_symbols > limits.LANES_SYMBOLS:
+        return False
+    return meeting_share(rules, sentences) * allowed_share(sentences) >= limits.LANES_MEETING
+
+
+def meeting_share(rules: arrays.RuleArrays, sentences: arrays.SentenceArrays) -> float:
+    """The expected share of pairs that meet in a span, as if symbols came independently.
+
+    O(rules) for each of a few widths.
+    """
+    lengths = sentences.lengths.astype(np.float64)
+    widest = int(min(WIDEST, np.ceil(np.average(lengths, weights=lengths**2))))
+    if widest < 2:
+        return 0.0
+    s, left = rules.num_symbols, rules.ways.rule_left[rules.grammar.rule_offsets[:-1]]
+    pairs = np.repeat(np.arange(len(left)), np.diff(rules.grammar.rule_offsets))
+    found = np.bincount(sentences.symbols, minlength=s) / max(1, len(sentences.offsets) - 1)
+    likely = [_with_unary(rules, np.minimum(found, 1.0))]
+    meeting, spans = 0.0, 0
+    for w in range(1, widest):
+        apart = np.zeros(len(left))
+        for d in range(w):
+            apart += _log_not(likely[d][left] * likely[w - 1 - d][rules.grammar.pair_right])
+        meet = -np.expm1(apart)
+        missing = np.bincount(rules.grammar.rule_head, _log_not(meet[pairs]), s)
+        likely.append(_with_unary(rules, -np.expm1(missing)))
+        meeting += (widest - w) * float(meet.mean())
+        spans += widest - w
+    return meeting / spans
+
+
+def _log_not(shares: Array) -> Array:
+    result: Array = np.log1p(-np.minimum(shares, SURE))
+    return result
+
+
+def _with_unary(rules: arrays.RuleArrays, likely: Array) -> Array:
+    if len(rules.grammar.unary_head) == 0:
+        return likely
+    missing = np.bincount(
+        rules.grammar.unary_head, _log_not(likely[rules.grammar.unary_child]), len(likely)
+    )
+    result: Array = -np.expm1(missing + _log_not(likely))
+    return result
+
+
+def allowed_share(sentences: arrays.SentenceArrays) -> float:
+    """The share of what some of the sentences allow, of spans with at least two words."""
+    if len(sentences.allowed) == 0:
+        return 1.0
+    allowed, spans = 0.0, 0
+    step = -(-len(sentences) // SAMPLE)
+    for b in range(0, len(sentences), step):
+        n = int(sentences.lengths[b])
+        cells = sentences.allowed[sentences.cell_starts[b] :][: n * n]
+        above = np.triu(cells.mean(axis=1).reshape(n, n), 1)
+        allowed, spans = allowed + float(above.sum()), spans + n * (n - 1) // 2
+    return allowed / spans if spans else 0.0

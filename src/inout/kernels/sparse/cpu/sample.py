@@ -19,19 +19,11 @@ from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.limits import SPARSE_MOST_KEPT
 from inout.kernels.math.cpu.draws import add_up_logs, draw, next_uniform, stream, substream
 from inout.kernels.math.cpu.heap import longer_vector
+from inout.kernels.sparse.cpu import viterbi
 from inout.kernels.sparse.cpu.arithmetic import log_product
 from inout.kernels.sparse.cpu.chart import NONE, splits_of, value_above, value_below
 from inout.kernels.sparse.cpu.kbest import ABOVE, BELOW, item_number
 from inout.kernels.sparse.cpu.logspace import summed_chart
-from inout.kernels.sparse.cpu.viterbi import (
-    Search,
-    entries_over,
-    entry_at,
-    num_entries,
-    push_children,
-    rules_row,
-    unary_row,
-)
 
 
 class Memory(NamedTuple):
@@ -52,7 +44,7 @@ def unary_logs(search, i, j, a, place, sums, edges):
     sums[place], edges[place] = value_below(chart, places, i, j, a), NONE
     place += 1
     if places[a] >= 0:
-        unary = search.problem.weights.unary[unary_row(search, i, j)]
+        unary = search.problem.weights.unary[viterbi.unary_row(search, i, j)]
         for u in range(unary.shape[0]):
             if grammar.unary_head[u] == a:
                 below = value_below(chart, places, i, j, grammar.unary_child[u])
@@ -65,10 +57,10 @@ def unary_logs(search, i, j, a, place, sums, edges):
 def binary_logs(search, i, j, a, place, sums, edges):
     """As `unary_logs`, for an item below: its entries, then its rules with all their splits."""
     words, ways, chart = search.problem.words, search.ways, search.chart
-    entries = entries_over(search, i, j)
-    rules = search.problem.weights.binary[rules_row(search, i, j)]
-    for x in range(num_entries(entries)):
-        e, symbol = entry_at(words, entries, x)
+    entries = viterbi.entries_over(search, i, j)
+    rules = search.problem.weights.binary[viterbi.rules_row(search, i, j)]
+    for x in range(viterbi.num_entries(entries)):
+        e, symbol = viterbi.entry_at(words, entries, x)
         if symbol == a:
             sums[place], edges[place] = words.values[e], e
             place += 1
@@ -113,12 +105,11 @@ def draw_edge(search, memory, most_edges, i, j, a, level, uniform):
 @inner
 def draw_split(chart, i, j, b, c, uniform):
     """The last word of the left child, given the symbols of both."""
-    lefts, rights = chart.lefts, chart.rights
     lo, hi, left, right = splits_of(chart, i, j, b, c)
-    target = log_product(lefts, left, rights, right, hi - lo + 1)
+    target = log_product(chart.lefts, left, chart.rights, right, hi - lo + 1)
     rest, found = uniform, lo
     for t in range(hi - lo + 1):
-        share = math.exp(lefts[left + t] + rights[right + t] - target)
+        share = math.exp(chart.lefts[left + t] + chart.rights[right + t] - target)
         if share > 0:
             found = lo + t
             if rest < share:
@@ -143,7 +134,7 @@ def sample_tree(search, memory, most_edges, random, stack, output):
         memory, u = draw_edge(search, memory, most_edges, i, j, a, ABOVE, uniform)
         output[count, 3] = u
         if u >= 0:
-            score += search.problem.weights.unary[unary_row(search, i, j), u]
+            score += search.problem.weights.unary[viterbi.unary_row(search, i, j), u]
             a = np.int64(grammar.unary_child[u])
         random, uniform = next_uniform(random)
         memory, edge = draw_edge(search, memory, most_edges, i, j, a, BELOW, uniform)
@@ -153,11 +144,11 @@ def sample_tree(search, memory, most_edges, random, stack, output):
         else:
             r = ways.head_rules[edge - size]
             output[count, 4] = ways.order[r]
-            score += search.problem.weights.binary[rules_row(search, i, j), r]
+            score += search.problem.weights.binary[viterbi.rules_row(search, i, j), r]
             random, uniform = next_uniform(random)
             left, right = ways.rule_left[r], ways.rule_right[r]
             k = draw_split(chart, i, j, left, right, uniform)
-            depth = push_children(stack, depth, i, k, j, left, right)
+            depth = viterbi.push_children(stack, depth, i, k, j, left, right)
         count += 1
     return memory, count, score
 
@@ -173,7 +164,7 @@ def sample(
     chart = summed_chart(scaled, logs, start, n)
     if value_above(chart, 0, n - 1, logs.grammar.root) == -np.inf:
         return 0
-    search = Search(logs, ways, start, chart)
+    search = viterbi.Search(logs, ways, start, chart)
     room = most_edges + 1000
     used = np.ones(2, np.int64)
     memory = Memory(slots, np.zeros(64, np.int64), np.empty(room), np.empty(room, np.int64), used)

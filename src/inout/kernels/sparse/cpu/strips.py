@@ -81,17 +81,16 @@ def set_factors(chart, n, size, w, lane, count, shifts, factors):
 
     Returns a bound below all products of values above 0 with their factors.
     """
-    exps, floors = chart.exps, chart.floors
     least = 1.0
     for d in range(w):
         left, right = parts(w, d, n, size)
         x, y, split = np.uintp(left + lane), np.uintp(right + lane), np.uintp(d)
         for t in range(np.uintp(count)):
-            exponent = exps[x + t] + exps[y + t]
+            exponent = chart.exps[x + t] + chart.exps[y + t]
             here = (exponent > NOTHING // 2) & (shifts[t] > NOTHING // 2)
             factor = power(exponent - shifts[t]) if here else 0.0
             factors[split, t] = factor
-            product = floors[x + t] * floors[y + t] * factor if here else 1.0
+            product = chart.floors[x + t] * chart.floors[y + t] * factor if here else 1.0
             least = product if product < least else least
     return least
 
@@ -167,12 +166,11 @@ def products(strip, b, c, first, last, count, result):
 @inner
 def careful_products(strip, b, c, first, last, count, result):
     """As `products`, but above 0 wherever there is a term above 0."""
-    lefts, rights = strip.lefts, strip.rights
     for t in range(count):
         result[t] = 0.0
     for d in range(first, last + 1):
         for t in range(count):
-            x, y = lefts[b, d, t], rights[c, d, t]
+            x, y = strip.lefts[b, d, t], strip.rights[c, d, t]
             result[t] += max(x * y, SPARSE_SPECK) if x > 0 and y > 0 else 0.0
 
 
@@ -194,15 +192,14 @@ def careful_rule(weight, values, count, totals, head):
 @inner(fastmath=FAST)
 def back_through(strip, b, c, first, last, count, gradient, grads, result):
     """Backward of `products`, which are filled in as well."""
-    lefts, rights, grad_lefts, grad_rights = strip.lefts, strip.rights, grads.lefts, grads.rights
     x, y, lanes = np.uintp(b), np.uintp(c), np.uintp(count)
     for t in range(lanes):
         result[t] = 0.0
     for d in range(np.uintp(first), np.uintp(last + 1)):
         for t in range(lanes):
-            result[t] += lefts[x, d, t] * rights[y, d, t]
-            grad_lefts[x, d, t] += gradient[t] * rights[y, d, t]
-            grad_rights[y, d, t] += gradient[t] * lefts[x, d, t]
+            result[t] += strip.lefts[x, d, t] * strip.rights[y, d, t]
+            grads.lefts[x, d, t] += gradient[t] * strip.rights[y, d, t]
+            grads.rights[y, d, t] += gradient[t] * strip.lefts[x, d, t]
 
 
 @inner(fastmath=FAST)
