@@ -19,6 +19,7 @@ from inout._core.randomness import random_seed
 from inout._core.tracing import untraced
 from inout.distributions import generating
 from inout.distributions.arguments import broadcasts, refuse_non_tensors
+from inout.distributions.charts import chart_values
 from inout.distributions.generating import Functions
 from inout.forest import Forest
 from inout.forest.expectations import not_negative
@@ -219,6 +220,38 @@ class StructuredDistribution(Distribution):
         keep = torch.is_grad_enabled() and self._differentiable(self.potentials)
         with torch.inference_mode(False), torch.enable_grad():
             return self._first_order(keep, names)[1]
+
+    def inside(self) -> Potentials:
+        """Logs of the inside values of the items of the chart: {item: [*b ...]}.
+
+        Chains have alpha [*b n s], the weight of all labels up to a position that end with this
+        one; segments alpha [*b n s], that of all segmentations up to a position that end with a
+        segment of this label; span trees beta [*b n n], that of all trees over a span; grammars
+        beta [*b n n nt], with this nonterminal on top, and pair [*b n n s s], with these children.
+        And goal [*b] is log Z. -inf in the padding and where nothing is possible. Differentiable.
+
+        They come from `forest()`, with its time and memory: more than those of `marginals`.
+        """
+        forest = self.forest()
+        found = chart_values(forest, forest.inside(), self.batch_shape)
+        return {name: values for name, values in found.items() if name not in self.potentials}
+
+    def outside(self) -> Potentials:
+        """Logs of the outside values, ∂Z/∂(inside value), of all parts and items: {name: [*b ...]}.
+
+        Names are those of `inside`, and of the potentials: the inside value of a part is its own
+        weight. Where that is zero (-inf) the outside value says by how much Z would grow. -inf
+        where no event, however unlikely, has the part. inside + outside - log Z is the log of the
+        expected count, also where that underflows. Differentiable; costs three times `inside`.
+
+        >>> import torch
+        >>> from inout import LinearChain
+        >>> chain = LinearChain(torch.tensor([[0.0, -torch.inf], [1.0, 2.0]]), torch.zeros(2, 2))
+        >>> chain.inside()["alpha"][0], chain.outside()["alpha"][0]  # the backward messages
+        (tensor([0., -inf]), tensor([2.3133, 2.3133]))
+        """
+        forest = self.forest()
+        return chart_values(forest, forest.outside(), self.batch_shape)
 
     @staticmethod
     def _differentiable(values: Mapping[str, Tensor]) -> bool:

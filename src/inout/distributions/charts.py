@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from inout.forest import Forest
 from inout.forest.assembly import assemble
-from inout.forest.labels import BlockLabels
+from inout.forest.labels import BlockLabels, SelectedLabels
 
 Items = NDArray[np.int64]
 Group = tuple[Items, list[Items]]  # heads, and for each tail an array of their size
@@ -25,6 +27,21 @@ def chart_forest(
     goals = blocks.numbers(list(blocks.shapes)[-1])
     fields = assemble(*_packed(groups), flat, rows, goals, blocks)
     return Forest(**fields, single_goal=not batched)
+
+
+def chart_values(forest: Forest, values: Tensor, batch_shape: torch.Size) -> dict[str, Tensor]:
+    """Log-values of the items of such a forest as {block: [*b ...]}; -inf where it has no item."""
+    labels = forest.labels
+    assert isinstance(labels, SelectedLabels)
+    blocks = labels.labels
+    assert isinstance(blocks, BlockLabels)
+    places = torch.from_numpy(labels.chosen).long().to(values.device)
+    whole = values.new_full((len(blocks),), -torch.inf).index_put((places,), values)
+    parts = torch.split(whole, [prod(shape) for shape in blocks.shapes.values()])
+    return {
+        name: part.reshape(batch_shape + shape[1:])
+        for (name, shape), part in zip(blocks.shapes.items(), parts, strict=True)
+    }
 
 
 def _packed(

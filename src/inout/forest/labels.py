@@ -63,13 +63,13 @@ class SelectedLabels(LazySequence[Hashable]):
     """Some labels of another sequence, in another order."""
 
     def __init__(self, labels: Sequence[Hashable], chosen: np.ndarray) -> None:
-        self._labels, self._chosen = labels, chosen
+        self.labels, self.chosen = labels, chosen
 
     def __len__(self) -> int:
-        return len(self._chosen)
+        return len(self.chosen)
 
     def _made(self, index: int) -> Hashable:
-        return self._labels[int(self._chosen[index])]
+        return self.labels[int(self.chosen[index])]
 
 
 @dataclass(frozen=True, slots=True)
