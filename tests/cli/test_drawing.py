@@ -5,11 +5,16 @@ from __future__ import annotations
 import pytest
 
 import inout
+from inout import Parser
 from inout.cli.equations.phrases import phrase_graph, phrase_tree
+from inout.cli.grammars.answers import Found
+from inout.cli.grammars.forests import packed
 from inout.cli.paper import draw
+from inout.grammars import library
 from inout.io import write_text
 from inout.viz import TreeNode, text
 from inout.viz.branches import branches, side_by_side
+from inout.viz.forest_layout import layout
 
 WORDS = inout.programs.sentence(["a", "b"])
 
@@ -123,3 +128,22 @@ def test_a_new_file_has_ordinary_permissions(tmp_path):
     write_text(tmp_path / "new", "text")
     (tmp_path / "plain").write_text("text")
     assert (tmp_path / "new").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+@pytest.mark.parametrize(
+    "text", ["time flies like an arrow", "fruit flies like a banana", "I saw her duck"]
+)
+def test_words_of_a_drawn_forest_stand_as_in_the_sentence(text):
+    """Also a word with several tags, which several edges share; boxes of a row, left to right."""
+    parser = Parser(library.load("english"))
+    parses = parser.kbest(text.split(), 100)
+    graph = packed([Found(x.plain_tree, float(x.log_weight), float(x.log_prob)) for x in parses])
+    assert graph is not None
+    rows: dict[float, list[tuple[float, str]]] = {}
+    for number, box in layout(graph).boxes:
+        if graph.nodes[number].kind == "axiom":
+            rows.setdefault(box.y, []).append((box.centre, graph.nodes[number].label))
+    words = text.split()
+    for row in rows.values():
+        places = [words.index(word) for _, word in sorted(row)]
+        assert places == sorted(places)

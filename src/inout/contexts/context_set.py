@@ -21,6 +21,9 @@ class ContextSet(Collection[Context]):
     contains ⋆…⋆; and *closure*, the intersection of two contexts is a context or empty. So every
     set of sequences has one smallest context that contains it.
 
+    In a chain of such sets a beginning does not go to the smallest context that matches it, but
+    step by step, by `refine`: what an earlier context has forgotten stays forgotten.
+
     `contexts` has them in lexicographic order, the last position first and ⋆ after all labels;
     the coarsest one, ⋆…⋆, is always the last. Checking costs O(m² n) for m contexts.
 

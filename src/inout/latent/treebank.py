@@ -25,7 +25,7 @@ from inout.grammars.words import Vocabulary
 ROOT = "TOP"
 # Labels know nothing but their parent: what else helps is for the latent values to find out.
 FORGETFUL = Markovisation(horizontal=0, vertical=1)
-_JOINT, _OWN_PLUS = "+", "\uff0b"
+JOINT, _OWN_PLUS = "+", "\uff0b"
 
 
 def skeletal_tree(tree: Tree, markovisation: Markovisation = FORGETFUL) -> Tree | None:
@@ -47,7 +47,7 @@ def skeletal_tree(tree: Tree, markovisation: Markovisation = FORGETFUL) -> Tree 
     cleaned = clean(tree, root=ROOT)
     if cleaned is None:
         return None
-    escaped = _relabelled(without_root(cleaned), _JOINT, _OWN_PLUS)
+    escaped = _relabelled(without_root(cleaned), JOINT, _OWN_PLUS)
     collapsed = collapse_unary(escaped, tags=True, root=True)
     return markovise(collapsed, markovisation)
 
@@ -59,7 +59,7 @@ def treebank_tree(tree: Tree) -> Tree:
     >>> print(treebank_tree(Tree.fromstring("(S+VP (VB see) (NP (DT the) (NN cat)))")))
     (TOP (S (VP (VB see) (NP (DT the) (NN cat)))))
     """
-    return with_root(_relabelled(expand_unary(restore(tree)), _OWN_PLUS, _JOINT), ROOT)
+    return with_root(_relabelled(expand_unary(restore(tree)), _OWN_PLUS, JOINT), ROOT)
 
 
 def skeletal_trees(
@@ -105,7 +105,7 @@ def treebank_label(label: str) -> str:
     >>> treebank_label("P＋D")
     'P+D'
     """
-    return label.replace(_OWN_PLUS, _JOINT)
+    return label.replace(_OWN_PLUS, JOINT)
 
 
 def _relabelled(tree: Tree, old: str, new: str) -> Tree:

@@ -199,10 +199,10 @@ class _Plan:
         return order
 
     def _ranks(self) -> dict[int, float]:
-        """For each item the middle of the leaves below it, counted as the walk met them.
+        """For each item its place, or the middle of the leaves below it, as the walk met them.
 
-        For a chart that is the middle of the span: words stand as in the sentence. Axioms that
-        several edges share (a rule, say) belong to no place in particular and get no rank.
+        For a chart that is the middle of the span. Axioms without a place that several edges share
+        (a rule, say) get no rank.
         """
         met = {vertex: float(i) for i, vertex in enumerate(self.walk)}
         uses = Counter(tail for edge in self.graph.edges for tail in edge.tails)
@@ -211,7 +211,9 @@ class _Plan:
         for vertex in sorted(self.shown, key=lambda v: -self.layers.layer[v]):
             node = self.graph.nodes[self.shown[vertex]]
             below = [spans[v] for v in self.tails[vertex] if v in spans]
-            if below:
+            if node.place is not None:
+                spans[vertex] = (node.place, node.place)
+            elif below:
                 spans[vertex] = (min(lo for lo, _ in below), max(hi for _, hi in below))
             elif node.id in self.rows or uses[node.id] == 1:
                 spans[vertex] = (met[vertex], met[vertex])

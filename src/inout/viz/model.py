@@ -33,13 +33,17 @@ class TreeNode:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One item of a graph; `weight` is its expected count, None if unknown."""
+    """One item of a graph; `weight` is its expected count, None if unknown.
+
+    Nodes with a `place`, such as the middle of a span, stand in its order from left to right.
+    """
 
     id: NodeId
     label: str
     kind: str = "item"
     weight: float | None = None
     level: int = 0
+    place: float | None = None
 
     def __post_init__(self) -> None:
         _check_kind(self.kind)

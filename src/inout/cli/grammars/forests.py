@@ -75,6 +75,7 @@ def packed(found: Sequence[Found]) -> Graph | None:
                 "axiom" if key[3] else "item",
                 weight,
                 levels.get(key, 0),
+                (key[1] + key[2]) / 2,
             )
             for key, weight in nodes.items()
         ],

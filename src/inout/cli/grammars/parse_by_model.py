@@ -36,9 +36,11 @@ def answer(parser: LatentParser, request: Request, line: Line, seed: int) -> Ans
         return Answer(
             line, words, unknown=parse.unknown, reason=reason, sign=0, found_by=parse.source
         )
-    if not request.numbers:
-        found = Found(tree, -math.inf, -math.inf)
-        return Answer(line, words, trees=[found], unknown=parse.unknown, found_by=parse.source)
+    if not request.numbers or parse.source == "steps":
+        found = Found(tree, -math.inf, -math.inf, sign=0)
+        return Answer(
+            line, words, trees=[found], unknown=parse.unknown, sign=0, found_by=parse.source
+        )
     drawn: list[Any] = []
     if request.samples:
         drawn = analyses.sample(request.samples, torch.Generator().manual_seed(seed))

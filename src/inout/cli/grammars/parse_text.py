@@ -23,12 +23,14 @@ FALLBACKS = {
     "wider": "found with less pruning: the first chart had no tree with positive posteriors",
     "unpruned": "found without pruning: pruned charts had no tree with positive posteriors",
     "skeletal": "found by the skeletal rules: the model had no tree with positive posteriors",
+    "steps": "found with unary chains taken apart: the rules of the model derive none",
 }
 _COUNTED = {
     "negative": "the model's probability was negative (posteriors used anyway)",
     "wider": "parsed with less pruning",
     "unpruned": "parsed without pruning",
     "skeletal": "parsed by the skeletal rules alone",
+    "steps": "parsed with unary chains taken apart",
 }
 
 

@@ -14,6 +14,7 @@ from inout._core.checks import expect
 from inout._core.errors import ArgumentError, ChartTooLargeError
 from inout._core.pipeline import in_threads
 from inout.grammars.tree import Tree
+from inout.grammars.treebank import collapse_unary
 from inout.latent.decoding.analyses import LatentAnalyses
 from inout.latent.decoding.best_trees import (
     Constituents,
@@ -27,9 +28,10 @@ from inout.latent.grammar import LatentGrammar
 from inout.latent.graphs import chart_of_sentence
 from inout.latent.treebank import treebank_tree, with_words
 
-Source = Literal["latent", "negative", "wider", "unpruned", "skeletal", "none"]
+Source = Literal["latent", "negative", "wider", "unpruned", "skeletal", "steps", "none"]
 
 WIDER = 1e-3  # the second threshold is this share of the first
+_LAST: tuple[Source, ...] = ("skeletal", "steps")
 MOST_WORDS_UNPRUNED = 60  # a longer sentence may take a minute, the cube of its length
 
 
@@ -45,7 +47,8 @@ class LatentParse:
 
     source: Source
     """How the tree was found: by the model (latent), by the model although p(x) < 0 (negative),
-    with less pruning (wider) or none (unpruned), the skeletal rules (skeletal), nothing (none)."""
+    with less pruning (wider) or none (unpruned), the skeletal rules (skeletal), these with unary
+    chains taken apart (steps), nothing (none)."""
 
     unknown: tuple[str, ...] = ()
     """The words that the grammar does not know, classes aside."""
@@ -67,7 +70,8 @@ class LatentParser:
     An estimated model may give a sentence negative or zero mass. Posteriors are ratios, so they
     are valid with a negative mass. Without mass, or without a tree whose parts have positive
     posteriors, `parse` falls back, in this order: a lower threshold; no pruning, for up to 60
-    words; the most probable tree by the skeletal rules; no tree. `LatentParse.source` says which.
+    words; the most probable tree by the skeletal rules; by these with chains of unary rules taken
+    apart, which may give chains that the model has not; no tree. `LatentParse.source` says which.
     """
 
     def __init__(
@@ -140,9 +144,16 @@ class LatentParser:
             tree = analyses.best_tree(method)
             if tree is not None:
                 return LatentParse(tuple(words), tree, source, unknown), analyses
-        tree = self._skeletal(words)
-        source = "none" if tree is None else "skeletal"
-        return LatentParse(tuple(words), tree, source, unknown), first
+        for source in _LAST if words else ():
+            parser = self.coarse.parser if source == "skeletal" else self.coarse.by_steps
+            found = parser.parse(self.grammar.vocabulary.replace(words)).tree
+            if found is not None:
+                # The grammar has a start symbol of its own above the roots.
+                tree = found[0]
+                if source == "steps":
+                    tree = collapse_unary(tree, tags=True, root=True)
+                return LatentParse(tuple(words), with_words(tree, words), source, unknown), first
+        return LatentParse(tuple(words), None, "none", unknown), first
 
     def _further(self, words: Sequence[str], expected: Any) -> list[tuple[Source, float | None]]:
         """The fallbacks if the first chart has no suitable tree: pairs of source and threshold."""
@@ -150,14 +161,6 @@ class LatentParser:
             return []
         wider: list[tuple[Source, float | None]] = [("wider", self.threshold * WIDER)]
         return wider + [("unpruned", None)] * (len(words) <= MOST_WORDS_UNPRUNED)
-
-    def _skeletal(self, words: Sequence[str]) -> Tree | None:
-        """The most probable tree of the skeletal rules."""
-        if not words:
-            return None
-        found = self.coarse.parser.parse(self.grammar.vocabulary.replace(words)).tree
-        # The grammar has a start symbol of its own above the roots.
-        return None if found is None else with_words(found[0], words)
 
     def parse_each(
         self, sentences: Iterable[Sequence[str]], method: Method = "max_rule"

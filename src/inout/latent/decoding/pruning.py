@@ -9,11 +9,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from inout.grammars.expectations import expectations
+from inout.grammars.grammar import Grammar
 from inout.grammars.parser.parser import Parser
+from inout.grammars.table import Rule
 from inout.kernels.latent.op import BlockPasses
 from inout.latent.graphs import Chart, block_rules
 from inout.latent.model import LPCFG
 from inout.latent.refined import refined_grammar
+from inout.latent.treebank import JOINT
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,9 +30,33 @@ class CoarseGrammar:
     def parser(self) -> Parser:
         """The parser of the rules as an ordinary grammar."""
         start = "TOP"
-        while start in self.model.skeleton.nonterminal_numbers:
+        known = {x for name in self.model.skeleton.nonterminals for x in name.split(JOINT)}
+        while start in known or start in self.model.skeleton.nonterminal_numbers:
             start += "'"
         return Parser(refined_grammar(self.model, start))
+
+    @cached_property
+    def by_steps(self) -> Parser:
+        """The parser of the same rules with every chain S+VP taken apart into its steps.
+
+        It knows chains that no tree had as a whole, as a grammar that was read off the trees
+        does. The probabilities are those of the skeletal rules, by their expected numbers.
+        """
+        grammar = self.parser.grammar
+        table, logs = grammar.rules, grammar.numpy_log_weights
+        counts = expectations(table, logs).rule_counts
+        counts = counts if np.isfinite(counts).all() else np.exp(logs)
+        steps: dict[Rule, float] = {}
+        totals: dict[str, float] = {}
+        for rule, weight in zip(table, counts.tolist(), strict=True):
+            first = [x.split(JOINT)[0] if isinstance(x, str) else x for x in rule.rhs]
+            heads = rule.lhs.split(JOINT)
+            for head, side in zip(heads, [*((x,) for x in heads[1:]), tuple(first)], strict=True):
+                step = Rule(head, side)
+                steps[step] = steps.get(step, 0.0) + weight
+                totals[head] = totals.get(head, 0.0) + weight
+        shares = {step: weight / totals[step.lhs] for step, weight in steps.items() if weight > 0}
+        return Parser(Grammar(grammar.start, list(shares), np.log(list(shares.values()))))
 
     @cached_property
     def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
