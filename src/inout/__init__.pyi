@@ -40,6 +40,7 @@ from inout.latent import LPCFG as LPCFG
 from inout.latent import LatentGrammar as LatentGrammar
 from inout.latent import LatentParser as LatentParser
 from inout.learning import HiddenMarkovModel as HiddenMarkovModel
+from inout.learning import ProgramModel as ProgramModel
 from inout.learning import em as em
 from inout.learning import fit_conditional as fit_conditional
 from inout.learning.alignment import fit_alignment as fit_alignment

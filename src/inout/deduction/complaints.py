@@ -10,6 +10,7 @@ _SEPARATORS = ("STAR", "COMMA")
 _OPENING = ("LPAR", "LSQB")
 _CLOSING = {"RPAR": "(", "RSQB": "["}
 _FACTOR = "a relation, '?' and a relation, or a comparison"
+_RULE = "expected a rule, which starts with a relation's name in lower case"
 _PRODUCT = "a product in a condition needs parentheses, as in K = (2*I)"
 _FOREIGN_COMPARISONS = {"==": "=", "=<": "<=", "=>": ">=", "<>": "!="}
 
@@ -39,6 +40,10 @@ def complain_about_token(
     at_end = bad.type == "$END"
     found = "the end of the program" if at_end else f"'{_shortened(bad)}'"
     here = _end(before[-1]) if at_end and before else _start(bad)
+    if _last_line(before)[:1] == ["INTEGER"] and not accepted & {"RPAR", "RSQB"}:
+        if len(_last_line(before)) == 1:  # no sum at all
+            return f"{_RULE}, found '{_shortened(before[-1])}'", _start(before[-1])
+        return f"expected a sum such as '1 = rule(X,_,_) + rule(X,_).', found {found}", here
     if "DOT" in accepted:
         return _after_factor(text, before, bad, found, here)
     if "COMPARISON" in accepted:
@@ -53,8 +58,7 @@ def complain_about_token(
     if "VARIABLE" in accepted:
         return _instead_of_term(text, before, bad, found, here)
     if "$END" in accepted:
-        wanted = "expected a rule, which starts with a relation's name in lower case"
-        return f"{wanted}, found {found}", here
+        return f"{_RULE}, found {found}", here
     return f"expected a relation's name in lower case, found {found}", here
 
 
@@ -124,6 +128,12 @@ def _factor_start(before: Sequence[Token]) -> int:
         if depth == 0 and kind in (*_SEPARATORS, "ADD_TO"):
             return index + 1
     return 0
+
+
+def _last_line(before: Sequence[Token]) -> list[str]:
+    """The kinds of the tokens after the last dot."""
+    kinds = [token.type for token in before]
+    return kinds[len(kinds) - [*reversed(kinds), "DOT"].index("DOT") :]
 
 
 def _shortened(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import add, floordiv, mul, sub
 from typing import assert_never
@@ -25,11 +25,14 @@ from inout.deduction.syntax import (
     PairEquation,
     Position,
     Term,
+    Total,
+    Use,
     Variable,
     WrittenAtom,
     WrittenComparison,
     WrittenRule,
     condition_variables,
+    named,
     occurrences,
 )
 
@@ -262,6 +265,31 @@ def refuse_anonymous_head(rule: WrittenRule) -> None:
                     "'_' is not allowed in the head: derived items need a value for every argument",
                     variable.position,
                 )
+
+
+def check_totals(used: Mapping[str, Use], totals: Iterable[Total]) -> None:
+    """Raises a Mistake where a sum is not one of facts that the rules use, each at most once."""
+    known: set[tuple[str, int]] = set()
+    for total in totals:
+        first = {variable.name for variable in named(total.atoms[0])}
+        for atom in total.atoms:
+            shape = atom.relation, atom.arity
+            if atom.relation not in used or atom.arity not in used[atom.relation].arities:
+                message = f"no rule uses {atom.relation} with {_counted(atom.arity)}"
+                raise Mistake(message, atom.position)
+            if shape in known:
+                message = f"{atom.relation} with {_counted(atom.arity)} is in two sums"
+                raise Mistake(message, atom.position)
+            names = [variable.name for variable in named(atom)]
+            if not all(isinstance(term, Variable) for term in atom.arguments):
+                raise Mistake("the arguments of a sum are variables and '_' only", atom.position)
+            if len(set(names)) < len(names) or set(names) != first:
+                raise Mistake(
+                    "each relation of a sum has the same variables, each once: there is one sum "
+                    "for each value of them; what is summed over is written '_'",
+                    atom.position,
+                )
+            known.add(shape)
 
 
 def isolate(left: Operand, right: Operand, unknown: str) -> Operand | None:

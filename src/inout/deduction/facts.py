@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -129,6 +130,13 @@ class Facts:
             rows = [row if isinstance(row, tuple) else (row,) for row in given]
             return Facts(rows, list(given.values()))
         return Facts(given if isinstance(given, np.ndarray) else list(given))
+
+    def with_log_weights(self, log_weights: Tensor) -> Facts:
+        """The same rows with other log-weights; nothing is coded again."""
+        same = copy(self)
+        same.weighted = True
+        same.log_weights = as_log_weights("log_weights", log_weights, len(self.rows))
+        return same
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -19,6 +19,7 @@ from inout.deduction.complaints import complain_about_character, complain_about_
 from inout.deduction.desugar import (
     Mistake,
     arity_mistakes,
+    check_totals,
     desugar,
     order_conditions,
     refuse_anonymous_head,
@@ -34,6 +35,7 @@ from inout.deduction.syntax import (
     Position,
     Rule,
     Term,
+    Total,
     Variable,
     WrittenAtom,
     WrittenComparison,
@@ -53,10 +55,12 @@ def parse_program(text: str, source: str = "<program>") -> ParsedProgram:
     """
     places = _Places(text)
     try:
-        written = _read(text, places)
+        written, totals = _read(text, places)
         if not written:
             raise Mistake("no rules: the program is empty", Position(1, 1))
-        return ParsedProgram(_checked(written), text, source)
+        program = ParsedProgram(_checked(written), text, source, totals)
+        check_totals(program.used, totals)
+        return program
     except Mistake as mistake:
         line, column = mistake.position.line, mistake.position.column
         raise ProgramError(mistake.message, text, line, column, source) from None
@@ -64,7 +68,24 @@ def parse_program(text: str, source: str = "<program>") -> ParsedProgram:
 
 def parse_written(text: str) -> tuple[WrittenRule, ...]:
     """The rules of the text as written, neither desugared nor checked; a Mistake on bad syntax."""
-    return _read(text, _Places(text))
+    return _read(text, _Places(text))[0]
+
+
+def parse_totals(texts: Iterable[str], program: ParsedProgram) -> tuple[Total, ...]:
+    """Sums such as `rule(X,_,_) + rule(X,_)` of a program's facts; a Mistake where one is wrong.
+
+    Positions are those within the text of a sum, which may begin with `1 =` and end with a dot.
+    """
+    found: list[Total] = []
+    for text in texts:
+        whole = text if text.lstrip().startswith("1") else f"1 = {text}"
+        whole = whole if whole.rstrip().endswith(".") else f"{whole}."
+        rules, totals = _read(whole, _Places(whole))
+        if rules or len(totals) != 1:
+            raise Mistake(f"expected one sum of relations. Got {text!r:.80}", Position(1, 1))
+        found += totals
+    check_totals(program.used, found)
+    return tuple(found)
 
 
 def _checked(written: tuple[WrittenRule, ...]) -> tuple[Rule, ...]:
@@ -84,7 +105,7 @@ def _checked(written: tuple[WrittenRule, ...]) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def _read(text: str, places: _Places) -> tuple[WrittenRule, ...]:
+def _read(text: str, places: _Places) -> tuple[tuple[WrittenRule, ...], tuple[Total, ...]]:
     lark = _lark()
     try:
         tree = lark.parse(text)
@@ -157,7 +178,7 @@ def _operation(operator: ArithmeticOperator) -> Callable[[_Builder, Operand, Ope
 
 
 @v_args(inline=True)
-class _Builder(Transformer_NonRecursive[Token, tuple[WrittenRule, ...]]):
+class _Builder(Transformer_NonRecursive[Token, tuple[tuple[WrittenRule, ...], tuple[Total, ...]]]):
     """Turns lark's tree into ours; each method is named after a rule of the grammar."""
 
     def __init__(self, text: str, places: _Places) -> None:
@@ -169,8 +190,18 @@ class _Builder(Transformer_NonRecursive[Token, tuple[WrittenRule, ...]]):
         assert token.start_pos is not None
         return self._places.position(token.start_pos)
 
-    def start(self, *rules: WrittenRule) -> tuple[WrittenRule, ...]:
-        return rules
+    def start(
+        self, *lines: WrittenRule | Total
+    ) -> tuple[tuple[WrittenRule, ...], tuple[Total, ...]]:
+        rules = tuple(line for line in lines if isinstance(line, WrittenRule))
+        return rules, tuple(line for line in lines if isinstance(line, Total))
+
+    def total(self, one: Constant, equals: Token, *parts: WrittenAtom | Token) -> Total:
+        if one.value != 1 or equals != "=":
+            wanted = "a line that begins with a number says what sums to one: '1 = start(_).'"
+            raise Mistake(wanted, one.position)
+        atoms = tuple(part for part in parts if isinstance(part, WrittenAtom))
+        return Total(atoms, position=one.position)
 
     def rule(
         self,

@@ -173,6 +173,33 @@ class WrittenRule(Located):
 
 
 @dataclass(frozen=True, slots=True)
+class Total(Located):
+    """`1 = rule(X,_,_) + rule(X,_).`: for each X the weights of these facts sum to one."""
+
+    atoms: tuple[WrittenAtom, ...]
+
+    @property
+    def conditions(self) -> dict[tuple[str, int], tuple[int, ...]]:
+        """For each relation and arity, the places of the named variables, in the same order."""
+        names = sorted(v.name for v in named(self.atoms[0]))
+        return {
+            (atom.relation, atom.arity): tuple(
+                [getattr(term, "name", None) for term in atom.arguments].index(name)
+                for name in names
+            )
+            for atom in self.atoms
+        }
+
+    def __str__(self) -> str:
+        return f"1 = {' + '.join(map(str, self.atoms))}."
+
+
+def named(atom: WrittenAtom) -> list[Variable]:
+    """The arguments that are variables with a name."""
+    return [v for v in atom.arguments if isinstance(v, Variable) and v.name != ANONYMOUS]
+
+
+@dataclass(frozen=True, slots=True)
 class Equation(Located):
     """`variable = expression`: binds the variable, or tests it when it is bound already."""
 
@@ -233,11 +260,12 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class ParsedProgram:
-    """A whole program: its rules in order, its text, and its name in messages."""
+    """A whole program: its rules in order, its text, its name in messages, sums of facts."""
 
     rules: tuple[Rule, ...]
     text: str = field(repr=False)
     source: str
+    totals: tuple[Total, ...] = ()
 
     @property
     def derived(self) -> dict[str, int]:
@@ -264,7 +292,7 @@ class ParsedProgram:
         return ProgramError(message, self.text, position.line, position.column, self.source)
 
     def __str__(self) -> str:
-        return "".join(f"{rule}\n" for rule in self.rules)
+        return "".join(f"{line}\n" for line in (*self.rules, *self.totals))
 
 
 def occurrences(term: Term | Expression | None) -> Iterator[Variable]:

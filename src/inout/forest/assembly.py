@@ -115,10 +115,12 @@ def _merge_relations(forests: Sequence[Forest]) -> tuple[dict[str, torch.Tensor]
     names = list(dict.fromkeys(name for f in forests for name in f.relations))
     parts: dict[str, list[torch.Tensor]] = {name: [] for name in names}
     starts: list[dict[str, int]] = []
+    totals = dict.fromkeys(names, 0)
     for forest in forests:
-        starts.append({name: sum(len(p) for p in parts[name]) for name in forest.relations})
+        starts.append({name: totals[name] for name in forest.relations})
         for name, rows in forest.relations.items():
             parts[name].append(rows)
+            totals[name] += len(rows)
     merged = {name: torch.cat(parts[name]) for name in names}
     first = dict(zip(names, np.cumsum([0, *(len(m) for m in merged.values())]), strict=False))
     shifted = []

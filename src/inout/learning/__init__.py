@@ -8,8 +8,10 @@ from inout.learning.em import EMRun as EMRun
 from inout.learning.em import em as em
 from inout.learning.hidden_markov import HiddenMarkovModel as HiddenMarkovModel
 from inout.learning.model import GenerativeModel as GenerativeModel
+from inout.learning.model import log_softmax as log_softmax
 from inout.learning.priors import Additive as Additive
 from inout.learning.priors import Dirichlet as Dirichlet
+from inout.learning.program_model import ProgramModel as ProgramModel
 from inout.learning.progress import Progress as Progress
 from inout.learning.steps import auxiliary as auxiliary
 from inout.learning.steps import expected_counts as expected_counts

@@ -22,6 +22,7 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from inout._core.errors import ArgumentError, FileError, InoutError, Remedy
+from inout.deduction import Facts
 from inout.grammars import Grammar
 from inout.io.files import check_writable, write_bytes
 from inout.learning.model import GenerativeModel, Parameters
@@ -205,6 +206,8 @@ def _pieces(value: Any) -> Iterator[bytes]:
     elif isinstance(value, bytes):
         yield b"bytes"
         yield value
+    elif isinstance(value, Facts):
+        yield from _pieces([value.rows, value.log_weights])
     elif isinstance(value, Mapping):
         yield f"mapping {len(value)}".encode()
         for key, item in value.items():

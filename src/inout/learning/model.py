@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from inout._core.checks import as_log_weights
+from inout._core.checks import as_log_weights, expect_shape
 from inout._core.errors import ArgumentError
 
 LogPartitions = Callable[[Tensor], Tensor]
@@ -25,10 +26,10 @@ class GenerativeModel(Protocol):
     That is all EM needs: the gradient of Σ log Z is the expected count of each parameter (Eisner
     2016, section 3), and the M step normalises these counts in each distribution.
 
-    Two further methods are optional. `lengths(corpus)` gives the number of
-    words of each sentence (by default `len(sentence)`), for the perplexity. `fingerprint()` gives
-    a text that differs from that of every other model, for checkpoints (by default the text of
-    a grammar's rules; of other models the name of the class and the parameters).
+    Two further methods are optional. `lengths(corpus)` gives the number of words of each sentence
+    (by default `len(sentence)`), for the perplexity, or None where there are none. `fingerprint()`
+    gives a text that differs from that of every other model, for checkpoints (by default the text
+    of a grammar's rules; of other models the name of the class and the parameters).
     """
 
     @property
@@ -94,6 +95,39 @@ class Parameters:
         return log_weights - shift - np.log(np.where(totals > 0, totals, 1.0))
 
 
+def log_softmax(
+    scores: Float[Tensor, " p"], distributions: NDArray[np.int64] | Sequence[int]
+) -> Float[Tensor, " p"]:
+    """Scores as log-probabilities: within each distribution, the scores minus their log-sum-exp.
+
+    With this any optimiser of torch trains any generative model, whose scores are then free. A
+    score of -inf stays, and its gradient is 0. O(p); differentiable to any order.
+
+    >>> import torch
+    >>> from inout.learning import HiddenMarkovModel
+    >>> model = HiddenMarkovModel.random(2, 2, generator=torch.Generator().manual_seed(0))
+    >>> likelihood = model.likelihood([[0, 1, 0, 1, 0], [1, 0, 1], [0, 1, 0]])
+    >>> scores = model.log_weights.clone().requires_grad_()
+    >>> optimiser = torch.optim.Adam([scores], lr=0.5)
+    >>> for _ in range(100):
+    ...     optimiser.zero_grad()
+    ...     loss = -likelihood(log_softmax(scores, model.distributions)).sum()
+    ...     loss.backward()
+    ...     optimiser.step()
+    >>> trained = model.with_log_weights(log_softmax(scores.detach(), model.distributions))
+    >>> trained.transition.exp().round(decimals=2)
+    tensor([[0., 1.],
+            [1., 0.]], dtype=torch.float64)
+    """
+    groups = torch.from_numpy(_without_gaps(np.asarray(distributions))).to(scores.device)
+    expect_shape("scores", scores, tuple(groups.shape))
+    nothing = scores.new_full((int(groups.max()) + 1,), -torch.inf)
+    largest = nothing.scatter_reduce(0, groups, scores.detach(), "amax")
+    shifted = scores - largest.clamp_min(torch.finfo(scores.dtype).min)[groups]
+    totals = torch.zeros_like(nothing).index_add(0, groups, shifted.exp())
+    return shifted - totals.where(totals > 0, 1.0).log()[groups]
+
+
 def _without_gaps(numbers: NDArray[Any]) -> NDArray[np.int64]:
     """The rank of each number among the distinct ones."""
     least, span = int(numbers.min()), int(numbers.max()) - int(numbers.min()) + 1
@@ -118,7 +152,8 @@ def as_array(name: str, values: Any, size: int) -> Float[np.ndarray, " p"]:
 def sentence_lengths(model: GenerativeModel, corpus: Any) -> Int[np.ndarray, " b"] | None:
     """The number of words of each sentence; None where unknown."""
     if hasattr(model, "lengths"):
-        return np.asarray(model.lengths(corpus), np.int64)
+        found = model.lengths(corpus)
+        return None if found is None else np.asarray(found, np.int64)
     try:
         return np.array([len(sentence) for sentence in corpus], np.int64)
     except TypeError:

@@ -30,8 +30,8 @@ def names() -> tuple[str, ...]:
 def text(name: str) -> str:
     """The text of a program, its describing comment included.
 
-    >>> print(text("hmm_backward").splitlines()[-1])
-    beta(A,J) += rule(A,W,B) * word(W,J,K) * beta(B,K).
+    >>> print(text("crf_cfg").splitlines()[-1])
+    beta(X,I,K) += binary(X,Y,Z,I,J,K) * beta(Y,I,J) * beta(Z,J,K), I < J, J < K.
     """
     if name not in names():
         close = get_close_matches(name, names(), n=3, cutoff=0.4)
