@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from inout._core.errors import ArgumentError, GroundingError, Remedy
 from inout._core.lazy import LazySequence
+from inout.deduction.agenda import Agenda, Queue, Search
 from inout.deduction.engine import JoinTooLargeError
 from inout.deduction.evaluate import evaluate_rule
 from inout.deduction.facts import Facts, Vocabulary
@@ -20,6 +21,7 @@ from inout.deduction.plan import (
     Plan,
     Stratum,
     existential_filters,
+    filtered_relations,
     make_plan,
     repeats_edges,
     stratify,
@@ -49,7 +51,7 @@ class Grounding:
     program: ParsedProgram
     facts: Mapping[str, Facts]
     limits: Limits
-    beam: Beam
+    beam: Beam | Agenda
     keep_zeros: bool
     progress: Progress | None
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
@@ -64,8 +66,9 @@ class Grounding:
 
     def run(self, goal: str) -> Forest:
         rules = existential_filters(self.program)
+        kind = Queue if isinstance(self.beam, Agenda) else Relation
         self.derived = {
-            rule.head.relation: Relation(rule.head.relation, rule.head.arity) for rule in rules
+            rule.head.relation: kind(rule.head.relation, rule.head.arity) for rule in rules
         }
         self.met = {
             id(rule): RowTable(1 + sum(not atom.is_filter for atom in rule.body))
@@ -74,7 +77,12 @@ class Grounding:
         }
         self._load_facts()
         weighted = weighted_relations(rules, goal)
-        for stratum in stratify(rules):
+        strata = stratify(rules)
+        if isinstance(self.beam, Agenda):  # all items wait in one queue
+            self.beam.label, self.beam.found = self._label, partial(self._forest, goal)
+            self.beam.eager = filtered_relations(rules)
+            strata = [Stratum(frozenset(self.derived), rules)]
+        for stratum in strata:
             self._run_stratum(stratum, weighted)
         return self._forest(goal)
 
@@ -345,6 +353,17 @@ def ground(
         if name not in program.derived:
             raise ArgumentError("beam", f"names {name!r}, which no rule of the program derives")
     return Grounding(program, facts, limits, Beam(dict(beam)), keep_zeros, progress).run(goal)
+
+
+def search(
+    program: ParsedProgram, facts: Mapping[str, Facts], limits: Limits, agenda: Agenda
+) -> Search:
+    """The part of the forest that holds the k best derivations; see `Program.search`."""
+    _check_facts(program, facts)
+    if program.derived[agenda.goal]:
+        raise ArgumentError("goal", "must have no arguments for a best-first search")
+    forest = Grounding(program, facts, limits, agenda, False, None).run(agenda.goal)
+    return Search(forest, agenda.bound, agenda.finished)
 
 
 def _check_facts(program: ParsedProgram, facts: Mapping[str, Facts]) -> None:

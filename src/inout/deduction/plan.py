@@ -90,17 +90,24 @@ def stratify(rules: tuple[Rule, ...]) -> list[Stratum]:
 
 
 def weighted_relations(rules: tuple[Rule, ...], goal: str) -> set[str]:
-    """The derived relations whose weights can reach the goal; the others need no edges."""
-    reached, waiting = {goal}, [goal]
+    """The relations whose weights can reach the goal; the others need no edges."""
+    return _needed(rules, {goal}, lambda atom: not atom.is_filter)
+
+
+def filtered_relations(rules: tuple[Rule, ...]) -> set[str]:
+    """The relations that filters ask for, and all that these are derived from."""
+    asked = {atom.relation for rule in rules for atom in rule.body if atom.is_filter}
+    return _needed(rules, asked, lambda atom: True)
+
+
+def _needed(rules: tuple[Rule, ...], first: set[str], follow: Callable[[Atom], bool]) -> set[str]:
+    reached, waiting = set(first), list(first)
     while waiting:
         name = waiting.pop()
-        for rule in rules:
-            if rule.head.relation != name:
-                continue
-            for atom in rule.body:
-                if not atom.is_filter and atom.relation not in reached:
-                    reached.add(atom.relation)
-                    waiting.append(atom.relation)
+        body = [atom for rule in rules if rule.head.relation == name for atom in rule.body]
+        new = {atom.relation for atom in body if follow(atom)} - reached
+        reached |= new
+        waiting += new
     return reached
 
 

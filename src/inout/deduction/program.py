@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from inout._core.checks import at_least
 from inout._core.errors import ProgramError
+from inout.deduction.agenda import Agenda, Heuristic, Search
 from inout.deduction.facts import Facts, Value
-from inout.deduction.ground import Limits, Progress, ground
+from inout.deduction.ground import Limits, Progress, ground, search
 from inout.deduction.reading import parse_program
 from inout.forest import Forest
 
@@ -93,6 +94,34 @@ class Program:
         limits = Limits(at_least("max_edges", max_edges, 1), at_least("max_rounds", max_rounds, 1))
         given = {name: Facts.of(rows) for name, rows in facts.items()}
         return ground(self.parsed, self.goal, given, limits, beam or {}, keep_zeros, progress)
+
+    def search(
+        self,
+        facts: Mapping[str, Given],
+        k: int = 1,
+        *,
+        heuristic: Heuristic | None = None,
+        max_items: int | None = None,
+        max_edges: int = Limits.edges,
+        max_rounds: int = Limits.rounds,
+    ) -> Search:
+        """The k best derivations without the whole forest: best-first search, exact.
+
+        Weights must be at most 1. `heuristic(item)` is an upper bound on the log-weight of what
+        can surround the item in a derivation of the goal (0 by default, which gives Knuth's
+        algorithm; -inf: nothing can), for example `outside_bounds` of a coarser program: A*. After
+        `max_items` items the search stops early; then `finished` is False.
+
+        >>> program = Program('goal += a("x"). goal += a("y") * goal0. goal0 += a("z").')
+        >>> found = program.search({"a": {"x": -1.0, "y": -2.0, "z": -3.0}})
+        >>> found.finished, found.forest.argmax().log_weight, round(found.bound, 1)
+        (True, -1.0, -3.0)
+        """
+        limits = Limits(at_least("max_edges", max_edges, 1), at_least("max_rounds", max_rounds, 1))
+        given = {name: Facts.of(rows) for name, rows in facts.items()}
+        most = None if max_items is None else at_least("max_items", max_items, 0)
+        agenda = Agenda(self.goal, at_least("k", k, 1), heuristic, most)
+        return search(self.parsed, given, limits, agenda)
 
     def __repr__(self) -> str:
         inputs = ", ".join(self.inputs)
