@@ -90,6 +90,7 @@ def complain(run, files):
             "no/such/place.html: there is no directory no/such",
         ),
         (("demo", "--html", "."), ".: cannot be written, because it is a directory"),
+        (("programs", "--folded"), "inout: --folded needs the NAME of a program"),
         (("programs", "earli"), "inout: NAME: no program is called 'earli'; did you mean earley"),
     ],
 )

@@ -257,3 +257,4 @@ def test_control_characters_do_not_reach_the_terminal(run, files):
 def test_every_program_of_the_library_is_listed_and_printed(run, name):
     assert name in run("programs").out
     assert run("programs", name).out == programs.text(name)
+    assert run("programs", name, "--folded").out == programs.load(name).folded().text

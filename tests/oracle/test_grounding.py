@@ -96,13 +96,17 @@ GIVEN = ["e", "f", "s", "n"]
 
 
 def random_rule(
-    rng: np.random.Generator, head: str, relations: list[str], columns: str | None = None
+    rng: np.random.Generator,
+    head: str,
+    relations: list[str],
+    columns: str | None = None,
+    most: int = 3,
 ) -> Rule:
-    """A rule whose head is bound by its body."""
+    """A rule whose head is bound by its body, of at most so many relations."""
     integers, strings = [I, J, K], [S, T]
     body: list[Any] = []
     bound: dict[str, set[Var]] = {"i": set(), "s": set()}
-    for _ in range(int(rng.integers(1, 4))):
+    for _ in range(int(rng.integers(1, most + 1))):
         relation = str(rng.choice(relations))
         arguments = []
         for kind in SCHEMA[relation]:
@@ -181,11 +185,15 @@ def random_facts(rng: np.random.Generator) -> dict[str, list[tuple[Any, bool]]]:
     return facts
 
 
-def random_program(seed: int) -> tuple[list[Rule], dict[str, list[tuple[Any, bool]]]]:
+def random_program(
+    seed: int, most: int = 3
+) -> tuple[list[Rule], dict[str, list[tuple[Any, bool]]]]:
     rng = np.random.default_rng(seed)
     derived = ["p", "q", "r"]
     rules = [
-        random_rule(rng, str(head), GIVEN if rng.random() < 0.4 else [*GIVEN[:3], *derived])
+        random_rule(
+            rng, str(head), GIVEN if rng.random() < 0.4 else [*GIVEN[:3], *derived], most=most
+        )
         for head in [*derived, *rng.choice(derived, int(rng.integers(0, 3)))]
     ]
     # Without these most programs would derive nothing.
@@ -198,7 +206,7 @@ def random_program(seed: int) -> tuple[list[Rule], dict[str, list[tuple[Any, boo
     rules += [rule for rule in rules if rng.random() < 0.1]  # some stand there twice
     columns = "" if rng.random() < 0.5 else "i"
     for _ in range(int(rng.integers(1, 3))):
-        rules.append(random_rule(rng, "goal", [*derived, "e"], columns))
+        rules.append(random_rule(rng, "goal", [*derived, "e"], columns, most))
     rng.shuffle(rules)  # type: ignore[arg-type]
     facts = random_facts(rng)
     if rng.random() < 0.4:  # given and derived at once

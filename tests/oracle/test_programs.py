@@ -28,6 +28,7 @@ def test_every_program_of_the_issue_is_there():
         "monotone_alignment",
         "inversion_transduction_grammar",
         "tree_adjoining_grammar",
+        "lexicalised_cfg",
         "partial_brackets",
         "shift_reduce",
     }

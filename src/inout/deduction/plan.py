@@ -62,14 +62,19 @@ def _variables(atom: Atom) -> set[str]:
     return {a.name for a in atom.arguments if isinstance(a, Variable)}
 
 
+def existential_variables(rule: Rule) -> set[str]:
+    """The variables of filters that neither the head nor the tails determine."""
+    fixed = _variables(rule.head).union(*(_variables(a) for a in rule.body if not a.is_filter))
+    take_ready(list(rule.conditions), fixed)
+    return set().union(*(_variables(a) for a in rule.body if a.is_filter)) - fixed
+
+
 def repeats_edges(rule: Rule) -> bool:
     """Whether filters may be met in several ways by the same head and tails: one edge all the same.
 
     They can where a filter has a variable that neither the head nor the tails determine.
     """
-    fixed = _variables(rule.head).union(*(_variables(a) for a in rule.body if not a.is_filter))
-    take_ready(list(rule.conditions), fixed)
-    return any(not _variables(a) <= fixed for a in rule.body if a.is_filter)
+    return bool(existential_variables(rule))
 
 
 def stratify(rules: tuple[Rule, ...]) -> list[Stratum]:

@@ -11,6 +11,7 @@ from inout._core.checks import at_least
 from inout._core.errors import ProgramError
 from inout.deduction.agenda import Agenda, Heuristic, Search
 from inout.deduction.facts import Facts, Value
+from inout.deduction.fold import fold
 from inout.deduction.ground import Limits, Progress, ground, search
 from inout.deduction.reading import parse_program
 from inout.forest import Forest
@@ -122,6 +123,28 @@ class Program:
         most = None if max_items is None else at_least("max_items", max_items, 0)
         agenda = Agenda(self.goal, at_least("k", k, 1), heuristic, most)
         return search(self.parsed, given, limits, agenda)
+
+    def folded(self) -> Program:
+        """The program with long rules in steps, so that fewer variables meet in the largest rule.
+
+        Σ_{y,z} a(x,y) b(y,z) c(z) is cheaper as Σ_y a(x,y) (Σ_z b(y,z) c(z)). Of all such orders
+        of a body the one is chosen whose largest step has the fewest variables, then the second
+        largest, and so on; a rule that gains nothing stays as it is. Derivations correspond one
+        to one, so log Z, counts and all answers about facts are the same; a variable less is a
+        factor of its size less in time and memory. An equation (K = I+1) counts as a variable
+        less; facts that determine each other (a word by its position) are not seen.
+        Rules of more than 11 relations are left alone. Time 3^m for a body of m relations.
+
+        >>> print(Program("goal += a(X,Y) * b(Y,Z) * c(Z,X2) * d(X2).").folded().text, end="")
+        % Folded: at most 2 variables in a rule, 4 before.
+        goal += goal_1(Z) * d(X2) * c(Z, X2).
+        goal_1(Z) += goal_2(Y) * b(Y, Z).
+        goal_2(Y) += a(X, Y).
+
+        The folding of a lexicalised grammar is the hook trick (Eisner 2016, footnote 10;
+        Eisner & Satta 1999); see Eisner & Blatz (2007) on program transformations.
+        """
+        return Program(fold(self.parsed), goal=self.goal, source=self.parsed.source)
 
     def __repr__(self) -> str:
         inputs = ", ".join(self.inputs)
