@@ -158,7 +158,7 @@ def scaled(kernel: Any, passes: ParsingPasses, raised: float) -> tuple[Array, Ar
     order = np.argsort(passes.sentences.lengths, kind="stable")
     problem, starts = passes.scaled_problem(raised), passes.sentences.starts
     counts = (np.zeros_like(x) for x in (passes.binary, passes.unary, passes.words))
-    outer = Outer(*(np.empty((0, 0, 0)),) * 4)
+    outer = Outer(*(np.empty((0, 0, 0)),) * 4, np.empty((0, 0)))
     kernel(problem, starts, order, True, np.zeros(b), low, Counts(log_z, *counts), outer)
     return log_z, low
 

@@ -34,6 +34,7 @@ from inout.grammars.transforms.pieces import random_numbers
 from inout.grammars.tree import PlainTree, Tree, as_nltk
 from inout.kernels.sparse.max_rule import max_rule
 from inout.kernels.sparse.op import log_partition
+from inout.kernels.sparse.reference import inside_log_values, outside_log_values
 from inout.kernels.sparse.sample import sample
 from inout.kernels.sparse.trees import best_trees
 
@@ -170,6 +171,32 @@ class Analyses:
     def marginals(self) -> Marginals:
         """Expected numbers of constituents and of rules over each span of at least one word."""
         return Marginals(self.problem)
+
+    def inside(self) -> Float[Tensor, "n m labels"]:
+        """Logs of the inside values [n n+1 labels]: start, end, label, as in `marginals().labels`.
+
+        The weight of all trees of a label over words i..j−1; −inf if there are none, or if
+        brackets, pruning or the beam do not allow them. Differentiable by the grammar's
+        log-weights and the rule scores. In plain torch code: O(n³ · rules).
+        """
+        return self._log_values(inside_log_values)
+
+    def outside(self) -> Float[Tensor, "n m labels"]:
+        """Logs of the outside values [n n+1 labels]: ∂Z/∂(inside value) of a label over a span.
+
+        The weight of all that can surround such a node, also if it has no tree itself. inside +
+        outside − log Z is the log of the expected number of nodes, also where that underflows
+        (but pruned symbols, which chains of unary rules may pass through, have none). See `inside`.
+        """
+        return self._log_values(outside_log_values)
+
+    def _log_values(self, values: Callable[..., Tensor]) -> Tensor:
+        problem, form = self.problem, self.problem.form
+        potentials = problem.potentials(problem.weights(problem.base))
+        found = values(form.arrays, problem.compiled.arrays, *potentials, problem.beam)
+        # Ends come after the last word of a span: no span ends at 0.
+        found = found[..., torch.from_numpy(form.is_original)]
+        return torch.nn.functional.pad(found, (0, 0, 1, 0), value=-torch.inf)
 
     def forest(self) -> Forest:
         """All trees as a `Forest`, whose answers are differentiable; see `forests.forest`.

@@ -77,6 +77,25 @@ class Marginals:
         return {(names[a], i, j): v for (a, i, j), v in zip(places, values, strict=True)}
 
     @lazy_property
+    def log_values(self) -> dict[tuple[str, int, int], tuple[float, float]]:
+        """{(label, start, end): logs of its inside and outside value}, of these constituents.
+
+        Constituents that no tree has are left out; `Analyses.inside` and `outside` have all.
+        """
+        if not self._problem.n:
+            return {}
+        chart, own = self._posteriors, self._problem.form.is_original
+        units = chart.units[:, :, None]
+        inside = (chart.log_after + units)[:, :, own]
+        outside = (chart.log_back - units + self.log_z)[:, :, own]
+        places = {name: a for a, name in enumerate(self.labels)}
+        return {
+            (label, i, j): (float(inside[at]), float(outside[at]))
+            for label, i, j in self.constituents
+            for at in [(i, j - 1, places[label])]
+        }
+
+    @lazy_property
     def tags(self) -> dict[tuple[str | None, int, int], float]:
         """The probability that a word is the only child of a label.
 

@@ -222,6 +222,21 @@ class Parser:
         """Expected numbers of constituents and of rules over each span."""
         return self.given(words).marginals()
 
+    def inside(self, words: Words) -> Float[Tensor, "n m labels"]:
+        """Logs of the inside values of labels over spans; see `Analyses.inside`.
+
+        >>> parser = Parser(Grammar.from_text("S -> A A [1]\\nA -> A A [0.5] | 'a' [0.5]"))
+        >>> labels = parser.marginals(["a", "a"]).labels
+        >>> inside, outside = parser.inside(["a", "a"]), parser.outside(["a", "a"])
+        >>> inside.exp()[0, 2].tolist(), outside.exp()[0, 2].tolist(), labels
+        ([0.25, 0.125], [1.0, 0.0], ('S', 'A'))
+        """
+        return self.given(words).inside()
+
+    def outside(self, words: Words) -> Float[Tensor, "n m labels"]:
+        """Logs of the outside values of labels over spans; see `Analyses.outside`."""
+        return self.given(words).outside()
+
     def expected_counts(self, words: Words) -> Float[Tensor, " r"]:
         """The expected number of uses of each rule in a tree of the sentence."""
         return self.given(words).expected_counts()

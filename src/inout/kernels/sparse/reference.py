@@ -1,4 +1,4 @@
-"""log Z of sentences under a sparse grammar in plain torch code: slow, and to be read."""
+"""log Z, inside and outside values under a sparse grammar in plain torch code, to be read."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from torch import Tensor
 
 from inout.kernels.sparse.arrays import RuleArrays, SentenceArrays
 
+Cells = dict[tuple[int, int], Tensor]  # by first and last word: [symbols]
+
 
 def reference_log_partition(
     rules: RuleArrays,
@@ -20,47 +22,141 @@ def reference_log_partition(
     word_log_weights: Float[Tensor, " entries"],
     beam: float = 0.0,
 ) -> Float[Tensor, " b"]:
-    """log Z [b], in log space, span by span.
+    """log Z [b], in log space, span by span: O(n³ rules) for a sentence."""
+    weights = _Weights(rules, sentences, binary_log_weights, unary_log_weights, word_log_weights)
+    results = []
+    for b, n in enumerate(sentences.lengths.tolist()):
+        nothing = word_log_weights.new_full((), -torch.inf)
+        above, _ = weights.inside(b, beam)
+        results.append(above[0, n - 1][rules.grammar.root] if n else nothing)
+    return torch.stack(results) if results else word_log_weights.new_empty(0)
+
+
+def inside_log_values(
+    rules: RuleArrays,
+    sentences: SentenceArrays,
+    binary_log_weights: Float[Tensor, " r"] | Float[Tensor, "cells r"],
+    unary_log_weights: Float[Tensor, " u"] | Float[Tensor, "cells u"],
+    word_log_weights: Float[Tensor, " entries"],
+    beam: float = 0.0,
+) -> Float[Tensor, "n n s"]:
+    """log of above(A, i, j) of the only sentence, span by span; differentiable."""
+    weights = _Weights(rules, sentences, binary_log_weights, unary_log_weights, word_log_weights)
+    return weights.square(weights.inside(0, beam)[0])
+
+
+def outside_log_values(
+    rules: RuleArrays,
+    sentences: SentenceArrays,
+    binary_log_weights: Float[Tensor, " r"] | Float[Tensor, "cells r"],
+    unary_log_weights: Float[Tensor, " u"] | Float[Tensor, "cells u"],
+    word_log_weights: Float[Tensor, " entries"],
+    beam: float = 0.0,
+) -> Float[Tensor, "n n s"]:
+    """log ∂Z/∂below(A, i, j) of the only sentence: of a node A, also in the midst of a chain.
+
+    Nothing is divided by, so symbols of value 0 have one too. Differentiable. O(n³ rules).
+    """
+    weights = _Weights(rules, sentences, binary_log_weights, unary_log_weights, word_log_weights)
+    return weights.square(weights.outside(0, beam))
+
+
+class _Weights:
+    """The arguments of the functions above, and their recursions.
 
     below(A, i, j) = sum over A -> B C and k of weight * above(B, i, k) above(C, k + 1, j), and of
     the entries of A over i..j; above(A, i, j) = below(A, i, j) + sum over A -> B of
     weight * below(B, i, j). Both are 0 where A is not allowed over i..j, above(A, i, j) also where
-    it is less than beam times the largest. O(n³ rules) for a sentence.
+    it is less than beam times the largest.
     """
-    s = rules.num_symbols
-    order, head, left, right, unary_head, unary_child = (
-        torch.from_numpy(x).long()
-        for x in (
-            rules.ways.order, rules.grammar.rule_head, rules.ways.rule_left, rules.ways.rule_right,
-            rules.grammar.unary_head, rules.grammar.unary_child,
-        )
-    )  # fmt: skip
-    binary, unary = (x if x.ndim == 2 else x[None] for x in (binary_log_weights, unary_log_weights))
-    binary = binary[:, order]
-    lowest = math.log(beam) if beam > 0 else -math.inf
-    results = []
-    for b in range(len(sentences)):
-        first, last = int(sentences.starts[b]), int(sentences.starts[b + 1])
-        above: dict[tuple[int, int], Tensor] = {}
-        for width in range(1, last - first + 1):
-            for i in range(first, last - width + 1):
+
+    def __init__(
+        self, rules: RuleArrays, sentences: SentenceArrays, binary: Tensor, unary: Tensor,
+        words: Tensor,
+    ) -> None:  # fmt: skip
+        grammar, ways = rules.grammar, rules.ways
+        self.size, self.root, self.sentences, self.words = (
+            rules.num_symbols, grammar.root, sentences, words,
+        )  # fmt: skip
+        self.binary, self.unary = (x if x.ndim == 2 else x[None] for x in (binary, unary))
+        self.binary = self.binary[:, torch.from_numpy(ways.order).long()]
+        self.head, self.left, self.right, self.unary_head, self.unary_child = (
+            torch.from_numpy(x).long()
+            for x in (
+                grammar.rule_head, ways.rule_left, ways.rule_right,
+                grammar.unary_head, grammar.unary_child,
+            )
+        )  # fmt: skip
+
+    def cell(self, b: int, i: int, j: int) -> int:
+        n = int(self.sentences.lengths[b])
+        return int(self.sentences.cell_starts[b]) + i * n + j
+
+    def rows(self, rows: Tensor, cells: list[int]) -> Tensor:
+        """The weights over these cells, a row for each or one for all."""
+        return rows[cells] if len(rows) > 1 else rows
+
+    def square(self, values: Cells) -> Float[Tensor, "n n s"]:
+        n = int(self.sentences.lengths[0])
+        nothing = self.words.new_full((self.size,), -torch.inf)
+        chart = [values.get((i, j), nothing) for i in range(n) for j in range(n)]
+        return torch.stack(chart).reshape(n, n, -1) if n else nothing.new_empty(0, 0, self.size)
+
+    def inside(self, b: int, beam: float) -> tuple[Cells, Cells]:
+        """above over the spans of a sentence, and where it is neither barred nor dropped."""
+        n, first, s = int(self.sentences.lengths[b]), int(self.sentences.starts[b]), self.size
+        lowest = math.log(beam) if beam > 0 else -math.inf
+        above: Cells = {}
+        usable: Cells = {}
+        for width in range(1, n + 1):
+            for i in range(n - width + 1):
                 j = i + width - 1
-                cell = int(sentences.cell_starts[b]) + (i - first) * (last - first) + j - first
-                own, symbols = _entries(sentences, i if width == 1 else None, cell)
-                rule_logs = binary[cell if binary_log_weights.ndim == 2 else 0]
-                splits = [above[i, k][left] + above[k + 1, j][right] for k in range(i, j)]
-                values = torch.cat([word_log_weights[own], *(rule_logs + x for x in splits)])
-                allowed = _allowed(sentences, cell)
-                below = _sums(values, torch.cat([symbols, head.repeat(width - 1)]), s)
+                cell = self.cell(b, i, j)
+                own, symbols = _entries(self.sentences, first + i if width == 1 else None, cell)
+                logs = self.rows(self.binary, [cell])[0]
+                splits = [above[i, k][self.left] + above[k + 1, j][self.right] for k in range(i, j)]
+                values = torch.cat([self.words[own], *(logs + x for x in splits)])
+                allowed = _allowed(self.sentences, cell)
+                below = _sums(values, torch.cat([symbols, self.head.repeat(width - 1)]), s)
                 below = torch.where(allowed, below, -torch.inf)
-                rule_logs = unary[cell if unary_log_weights.ndim == 2 else 0]
-                values = torch.cat([below, rule_logs + below[unary_child]])
-                here = _sums(values, torch.cat([torch.arange(s), unary_head]), s)
-                kept = allowed & (here >= here.max() + lowest)
-                above[i, j] = torch.where(kept, here, -torch.inf)
-        nothing = word_log_weights.new_full((), -torch.inf)
-        results.append(above[first, last - 1][rules.grammar.root] if last > first else nothing)
-    return torch.stack(results) if results else word_log_weights.new_empty(0)
+                logs = self.rows(self.unary, [cell])[0]
+                values = torch.cat([below, logs + below[self.unary_child]])
+                here = _sums(values, torch.cat([torch.arange(s), self.unary_head]), s)
+                usable[i, j] = allowed & (here >= here.max() + lowest)
+                above[i, j] = torch.where(usable[i, j], here, -torch.inf)
+        return above, usable
+
+    def outside(self, b: int, beam: float) -> Cells:
+        """∂Z/∂below over the spans of a sentence, where neither barred nor dropped."""
+        above, usable = self.inside(b, beam)
+        n, s = int(self.sentences.lengths[b]), self.size
+        back: Cells = {}
+        found: Cells = {}
+        for width in range(n, 0, -1):
+            for i in range(n - width + 1):
+                j = i + width - 1
+                # Of each parent: its span, and that of the other child, which is on the right
+                # or on the left.
+                later = [((i, k), (j + 1, k), self.right) for k in range(j + 1, n)]
+                earlier = [((k, j), (k, i - 1), self.left) for k in range(i)]
+                values = [
+                    self.rows(self.binary, [self.cell(b, *whole)])[0]
+                    + (back[whole][self.head] + above[other][side])
+                    for whole, other, side in later + earlier
+                ]
+                places = [self.left] * len(later) + [self.right] * len(earlier)
+                if width == n:
+                    values, places = [self.words.new_zeros(1)], [torch.tensor([self.root])]
+                alphas = _sums(torch.cat(values), torch.cat(places), s)
+                alphas = torch.where(usable[i, j], alphas, -torch.inf)
+                logs = self.rows(self.unary, [self.cell(b, i, j)])[0]
+                values = [alphas, logs + alphas[self.unary_head]]
+                places = [torch.arange(s), self.unary_child]
+                total = _sums(torch.cat(values), torch.cat(places), s)
+                allowed = _allowed(self.sentences, self.cell(b, i, j))
+                back[i, j] = torch.where(allowed, total, -torch.inf)
+                found[i, j] = torch.where(usable[i, j], total, -torch.inf)
+        return found
 
 
 def _entries(

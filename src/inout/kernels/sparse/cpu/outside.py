@@ -21,6 +21,7 @@ from inout.kernels.sparse.cpu.chart import bar, left_base, right_base, row_of
 from inout.kernels.sparse.cpu.inside import inside, log_value
 
 Floats = NDArray[np.float64]
+LOG2 = math.log(2.0)
 
 
 class Counts(NamedTuple):
@@ -37,12 +38,14 @@ class Outer(NamedTuple):
 
     Scaled: values are in the scale of the chart, gradients in one smaller by the exponent of the
     unary rules. Logs: these two are logarithms, in a scale in which a span's largest value is 1.
+    The logarithms of these scales are the units [n n].
     """
 
     above: Floats  # posteriors after the unary rules
     below: Floats  # and before them
     after: Floats  # values after the unary rules
     back: Floats  # gradients by the values before them
+    units: Floats
 
 
 class Span(NamedTuple):
@@ -283,6 +286,7 @@ def _(numbers, grammar, unary, keep, span, i, j, outer):
         after[a] = log_sum(after[a], weight + totals[child])
         if alphas[a] > 0:
             back[child] = log_sum(back[child], math.log(alphas[a]) - values[a] + weight)
+    outer.units[i, j] = top
     for a in range(values.shape[0]):
         after[a] -= top
         back[a] += top
@@ -405,6 +409,8 @@ def outside(problem, start, chart, factor, counts, outer):
             unary, keep = weights.unary[row], keep_of(numbers, weights.keeps, row)
             back_through_unary(grammar, numbers, unary, keep, span, counts.unary[row])
             if outer.back.size > 0:
+                if exps.size > 0:
+                    outer.units[i, j] = exps[i, j] * LOG2
                 report(numbers, grammar, unary, keep, span, i, j, outer)
             bar(words.allowed, cell, span.back, 0.0)
             shift = back_shift(numbers, exps, weights.unary_exponents, row, i, j)

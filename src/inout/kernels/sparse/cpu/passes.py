@@ -28,7 +28,8 @@ class Posteriors(NamedTuple):
     symbol's value after the unary rules and the gradient of log Z by its value before them:
     exp(log_back[i, j, A] + log_after[i, j, A]) is the expected number of nodes A over the span,
     exp(log_back[i, j, A] + w + log_after[i, j, B]) that of uses of a single step A -> B of
-    log-weight w. The unit of a span is whatever suits it, so only these sums have a meaning.
+    log-weight w. The unit of a span is whatever suits it: only these sums have a meaning, and
+    log_after + units and log_back - units + log Z, the inside and outside values of nodes.
     """
 
     log_z: float
@@ -37,6 +38,7 @@ class Posteriors(NamedTuple):
     log_after: Array
     log_back: Array
     words: Array  # [entries] probability that a word is read as an entry says
+    units: Array  # [n n]
 
     @property
     def _scales(self) -> Array:
@@ -96,7 +98,7 @@ class _Sweeps:
     def __init__(self, passes: ParsingPasses, outer: Outer | None) -> None:
         self.passes = passes
         self.lanes = passes.lanes and outer is None
-        self.outer = outer or Outer(*(np.empty((0, 0, 0)),) * 4)
+        self.outer = outer or Outer(*(np.empty((0, 0, 0)),) * 4, np.empty((0, 0)))
         self.low = np.zeros(len(passes.sentences), np.bool_)
         # One slot for each group, or for all of them where the rows are cells: nobody else's.
         slots = [1 if x else len(passes.groups) for x in passes.anchored]
@@ -298,14 +300,15 @@ class ParsingPasses:
     def _outside(self) -> tuple[float, Outer, Array, bool]:
         """(log Z, what is known of spans, posteriors of entries, whether in logs)."""
         n = int(self.sentences.lengths[0])
-        outer = Outer(*(np.zeros((n, n, self.rules.num_symbols)) for _ in range(4)))
+        shape = n, n, self.rules.num_symbols
+        outer = Outer(*(np.zeros(shape if k < 4 else (n, n)) for k in range(5)))
         log_z, (_, _, words), in_logs = self._run(np.ones(1), outer)
         return float(log_z[0]), outer, words, bool(in_logs[0])
 
     def posteriors(self, sentence: int) -> Posteriors:
         """Posteriors of the symbols over the spans of one sentence; 0 without a tree."""
         only = self.only(sentence)
-        log_z, (above, below, after, back), words, in_logs = only._outside
+        log_z, (above, below, after, back, units), words, in_logs = only._outside
         if log_z == -np.inf:
             after, back = (np.full_like(x, -np.inf) for x in (after, back))
         elif not in_logs:
@@ -314,7 +317,7 @@ class ParsingPasses:
             exponents = np.broadcast_to(exponents, n * n).reshape(n, n, 1)
             with np.errstate(divide="ignore"):
                 after, back = np.log(after) + exponents * _LOG2, np.log(back)
-        return Posteriors(log_z, above, below, after, back, words)
+        return Posteriors(log_z, above, below, after, back, words, units)
 
     def rule_posteriors(self, sentence: int, threshold: float = 0.0) -> RulePosteriors:
         """Posteriors above the threshold of binary rules over spans, summed over splits."""
