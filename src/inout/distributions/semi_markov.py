@@ -150,9 +150,15 @@ class SemiMarkov(StructuredDistribution):
     def mode(self) -> Int[Tensor, "*b n"]:
         """The most probable segmentation (Viterbi); O(b n w s²).
 
-        Ties go, from the end, to the smaller label, then width, then label before.
+        Ties go, from the end, to the smaller label, then width, then label before. Where none is
+        possible, all segments have width 1 and label 0.
         """
-        return self._events(op.best_segments(*self._flat(self.potentials)))
+        found = self._events(op.best_segments(*self._flat(self.potentials)))
+        if not found.is_cuda:
+            return found
+        # There, what leads to a dead end is still in it.
+        dead = (self._score(found) == -torch.inf)[..., None] & self._real
+        return torch.where(dead, 0, found)
 
     def _k_best(self, k: int) -> tuple[Int[Tensor, "k b n"], Float[Tensor, "k b"]]:
         """O(k b n w s²); segments of width 1 with label 0 if there are fewer."""
@@ -170,8 +176,7 @@ class SemiMarkov(StructuredDistribution):
         with torch.no_grad():
             used = self.marginals()["log_potentials"]
             gains = used.sum(-2, keepdim=True).expand(used.shape)
-            best = self._supported({"log_potentials": gains})
-            return self._events(op.best_segments(*self._flat(best.potentials)))
+            return self._supported({"log_potentials": gains}).mode
 
     def enumerate_support(self, expand: bool = True) -> Int[Tensor, "m *b n"]:
         """All segmentations [m *b n] with segments at most w wide, if all lengths are the same."""
