@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 import torch
@@ -29,6 +30,8 @@ def test_every_program_of_the_issue_is_there():
         "inversion_transduction_grammar",
         "tree_adjoining_grammar",
         "lexicalised_cfg",
+        "arc_standard",
+        "arc_hybrid",
         "partial_brackets",
         "shift_reduce",
     }
@@ -66,6 +69,15 @@ def test_the_description_gives_cost_and_paper(name: str):
     assert "Eisner (2016)" in description
     assert "%" not in description
     assert max(map(len, programs.text(name).splitlines())) <= 100
+
+
+def test_the_documentation_lists_every_program():
+    page = Path(__file__).parents[2] / "docs" / "language.md"
+    table = page.read_text(encoding="utf-8").split("## Worked programs")[1]
+    listed = [
+        n for row in re.findall(r"^\| [a-z].*$", table, re.M) for n in re.findall("`(.*?)`", row)
+    ]
+    assert sorted(listed) == list(NAMES)
 
 
 def test_an_unknown_program_is_refused_with_a_suggestion():
