@@ -13,19 +13,16 @@ from tests.oracle.derivations import Derivation, Fact
 Group = Callable[[Fact], Hashable]  # None: a fixed weight
 
 
-def enumerated_step(
+def enumerated_counts(
     derivations: Sequence[Sequence[Derivation]],
     weights: Mapping[Fact, float],
-    group: Group,
     frequencies: Sequence[float],
-    pseudo_count: float = 0.0,
 ) -> tuple[float, dict[Fact, float]]:
-    """Log-likelihood before a step of EM and the weights after it, from lists of derivations.
+    """Log-likelihood and expected counts of a corpus, from the derivations of each example.
 
-    Weights are those of one or more facts, not their logs; facts that are not there weigh one.
+    Weights are not logs; facts that are not among them weigh one.
     """
-    counts: dict[Fact, float] = dict.fromkeys(weights, pseudo_count)
-    log_likelihood = 0.0
+    counts, log_likelihood = dict.fromkeys(weights, 0.0), 0.0
     for found, frequency in zip(derivations, frequencies, strict=True):
         products = [math.prod(weights.get(fact, 1.0) for fact in used) for used in found]
         z = math.fsum(products)
@@ -36,16 +33,35 @@ def enumerated_step(
             for fact in used:
                 if fact in counts:
                     counts[fact] += frequency * weight / z
+    return log_likelihood, counts
+
+
+def normalised(
+    counts: Mapping[Fact, float], weights: Mapping[Fact, float], group: Group
+) -> dict[Fact, float]:
+    """Counts over those of their group; weights stay where they are fixed, 0 or never used."""
     totals: dict[Hashable, float] = defaultdict(float)
     for fact, count in counts.items():
         totals[group(fact)] += count if weights[fact] else 0.0
-    after = {
+    return {
         fact: weights[fact]
         if group(fact) is None or not totals[group(fact)] or not weights[fact]
         else counts[fact] / totals[group(fact)]
         for fact in weights
     }
-    return log_likelihood, after
+
+
+def enumerated_step(
+    derivations: Sequence[Sequence[Derivation]],
+    weights: Mapping[Fact, float],
+    group: Group,
+    frequencies: Sequence[float],
+    pseudo_count: float = 0.0,
+) -> tuple[float, dict[Fact, float]]:
+    """Log-likelihood before a step of EM and the weights after it."""
+    log_likelihood, counts = enumerated_counts(derivations, weights, frequencies)
+    smoothed = {fact: count + pseudo_count for fact, count in counts.items()}
+    return log_likelihood, normalised(smoothed, weights, group)
 
 
 def ristad_yianilos_step(

@@ -17,3 +17,4 @@ from inout.learning.steps import auxiliary as auxiliary
 from inout.learning.steps import expected_counts as expected_counts
 from inout.learning.steps import maximum_likelihood as maximum_likelihood
 from inout.learning.steps import tree_counts as tree_counts
+from inout.learning.stepwise import Stepwise as Stepwise

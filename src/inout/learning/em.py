@@ -29,6 +29,7 @@ from inout.learning.expectation import Expectation, expect
 from inout.learning.model import GenerativeModel, LogPartitions, Parameters, sentence_lengths
 from inout.learning.priors import Additive, Dirichlet, Prior, log_prior, maximise
 from inout.learning.progress import Callback, Clock, Progress, check_progress, reporter
+from inout.learning.stepwise import Minibatches, Stepwise
 
 Model = TypeVar("Model", bound=GenerativeModel)
 
@@ -81,6 +82,7 @@ def em(
     restarts: int = 0,
     starts: Sequence[Any] = (),
     prior: Prior | None = None,
+    stepwise: Stepwise | None = None,
     tolerance: float = 1e-6,
     max_iterations: int = 1000,
     generator: torch.Generator | None = None,
@@ -102,6 +104,9 @@ def em(
     Distributions of a starting point that do not sum to 1 are normalised first. A weight of zero
     stays zero. A distribution that is never used keeps its weights, unless a prior changes them.
     Sentences without analysis are left out, and listed in the result.
+
+    With `stepwise=Stepwise(batch_size, alpha)` there is a step after every minibatch, and an
+    iteration is a pass over all of them and the likelihood after it, which may fall.
 
     With `checkpoint` the state is written to that file after every iteration; `resume=True`
     continues from there and gives the result of an uninterrupted run, bit for bit. `progress` is a
@@ -129,6 +134,8 @@ def em(
     size = len(parameters.log_weights)
     if prior is not None and not isinstance(prior, Additive | Dirichlet):
         raise ArgumentError("prior", f"must be Additive, Dirichlet or None. Got {prior!r:.80}")
+    if not isinstance(stepwise, Stepwise | None):
+        raise ArgumentError("stepwise", f"must be Stepwise or None. Got {stepwise!r:.80}")
     pseudo_counts = np.zeros(size) if prior is None else prior.pseudo_counts(size)
     restarts = at_least("restarts", restarts, 0)
     settings = _Settings(
@@ -137,6 +144,7 @@ def em(
         starts=checked_starts(starts, parameters, same_zeros=prior is not None),
         restarts=restarts,
         pseudo_counts=pseudo_counts,
+        stepwise=stepwise,
         tolerance=checked_number("tolerance", tolerance, 0.0),
         max_iterations=at_least("max_iterations", max_iterations, 0),
         generator=own_generator(generator) if restarts else None,
@@ -146,7 +154,11 @@ def em(
     check_progress(progress)
     identity = partial(settings.identity, model, sentences)
     kept, state = Checkpoint.opened(checkpoint, "em", identity, resume=resume)
-    log_partitions = model.likelihood(sentences)
+    log_partitions = (
+        model.likelihood(sentences)
+        if stepwise is None
+        else Minibatches(model, sentences, settings.frequencies, stepwise)
+    )
     lengths = sentence_lengths(model, sentences)
     training = _Training(settings, log_partitions, lengths, kept)
     with reporter(progress, "EM") as tell, discarded_if_refused(kept, state):
@@ -163,6 +175,7 @@ class _Settings:
     starts: list[NDArray[np.float64]]
     restarts: int
     pseudo_counts: NDArray[np.float64]
+    stepwise: Stepwise | None
     tolerance: float
     max_iterations: int
     generator: torch.Generator | None
@@ -179,7 +192,8 @@ class _Settings:
 
     def identity(self, model: GenerativeModel, sentences: Sized) -> dict[str, str]:
         """The identity of this run."""
-        return {
+        online = {} if self.stepwise is None else {"stepwise": str(self.stepwise)}
+        return online | {
             "model": model_digest(model, self.parameters),
             "corpus": digest(sentences),
             "frequencies": digest(self.frequencies),
@@ -214,6 +228,7 @@ class _Run:
     log_likelihoods: list[float] = field(default_factory=list)
     objectives: list[float] = field(default_factory=list)
     converged: bool = False
+    running: NDArray[np.float64] | None = None  # the counts of stepwise EM
 
     @property
     def left_out(self) -> Int[np.ndarray, " k"]:
@@ -236,6 +251,7 @@ class _Run:
             "counts": None if found is None else found.counts,
             "analysed": None if found is None else found.analysed,
             "scale": None if found is None else found.scale,
+            "running": self.running,
         }
 
     @staticmethod
@@ -252,6 +268,7 @@ class _Run:
             likelihoods,
             state["objectives"].tolist(),
             state["converged"],
+            None if state.get("running") is None else state["running"].numpy(),
         )
 
 
@@ -292,14 +309,22 @@ class _Training:
 
     def _complete(self, run: _Run, tell: Callback) -> None:
         """Iterate until the run ends."""
-        chosen, weights = self.settings, run.log_weights
-        while not run.converged and len(run.log_likelihoods) <= chosen.max_iterations:
-            if run.found is not None:
-                counts = run.found.counts
-                weights = maximise(chosen.parameters, weights, counts, chosen.pseudo_counts)
+        while not run.converged and len(run.log_likelihoods) <= self.settings.max_iterations:
+            weights = run.log_weights if run.found is None else self._step(run, run.found.counts)
             self._evaluate(run, weights)
             self._save(run)
             tell(self._progress(run))
+
+    def _step(self, run: _Run, counts: Float[np.ndarray, " p"]) -> Float[np.ndarray, " p"]:
+        """The log-weights of the next iteration."""
+        chosen = self.settings
+        best = partial(maximise, chosen.parameters, pseudo_counts=chosen.pseudo_counts)
+        if not isinstance(self.log_partitions, Minibatches):
+            return best(run.log_weights, counts)
+        before = counts if run.running is None else run.running
+        passes = len(run.log_likelihoods) - 1
+        weights, run.running = self.log_partitions.go_through(run.log_weights, before, passes, best)
+        return weights
 
     def _evaluate(self, run: _Run, log_weights: Float[np.ndarray, " p"]) -> None:
         """Take the log-weights over into the run, with their expectations, if all is well."""
@@ -314,6 +339,7 @@ class _Training:
             self._refuse_losses(run, found, log_weights, objective)
             # A step that dropped parameters is no reason to stop: it changed the objective.
             changed = objective - run.objectives[-1]
+            changed = changed if settings.stepwise is None else abs(changed)
             run.converged = not _drops(run.log_weights, log_weights, settings) and (
                 changed <= max(settings.tolerance * abs(objective), found.noise)
             )
@@ -337,6 +363,8 @@ class _Training:
                 f"{where}: sentence {lost[0]} lost its last analysis"
                 + (f": {why}" if self.settings.sparse else "")
             )
+        if self.settings.stepwise is not None:
+            return
         before = run.objectives[-1]
         slack = max(found.rounding, run.found.rounding)
         slack += 1e-10 * abs(objective - found.log_likelihood)
