@@ -41,6 +41,20 @@ def test_trees_are_drawn_with_their_probabilities(run, folder):
     assert "   ┌┴─┐  │\n   S  S  a\n" in outcome.out
 
 
+def test_json_has_inside_and_outside_values(run, folder):
+    asked = ("parse", "g.cfg", "--sentence", "a a a", "--constituents")
+    assert "--constituents needs --json" in run(*asked).err
+    told = json.loads(run(*asked, "--json").out)
+    log_z = told["log_partition"]
+    assert told["constituents"][0]["log_inside"] == pytest.approx(log_z)
+    for entry in told["constituents"]:
+        product = math.exp(entry["log_inside"] + entry["log_outside"] - log_z)
+        assert product == pytest.approx(entry["expected_count"], rel=1e-12)
+    assert "constituents" not in json.loads(run(*asked[:-1], "--json").out)
+    run(*asked[:-1], "--html", "p.html")
+    assert f"(log inside {log_z:.6g}, log outside 0)" in (folder / "p.html").read_text("utf-8")
+
+
 def test_json_has_all_numbers(run, folder):
     outcome = run("parse", "g.cfg", "sentences.txt", "--json", "--count", "--k", "2")
     single, empty, unknown, three = map(json.loads, outcome.out.splitlines())

@@ -73,6 +73,32 @@ def test_json_holds_everything(solve_json):
     assert set(answer["seconds"]) == {"read", "ground", "infer"}
 
 
+def test_json_has_inside_and_outside_values(solve_json):
+    answer = solve_json("cnf.dyna", *SENTENCE, "a b a")
+    log_z = answer["log_partition"]
+    facts = [entry for facts in answer["expected_counts"].values() for entry in facts]
+    for entry in facts:
+        product = math.exp(entry["log_weight"] + entry["log_outside"] - log_z)
+        assert product == pytest.approx(entry["count"], rel=1e-12)
+    items = {entry["item"]: entry for entry in answer["items"]}
+    assert items["goal"]["log_inside"] == pytest.approx(log_z, rel=1e-12)
+    assert items["goal"]["log_outside"] == 0
+    whole = items['beta("S",0,2)']
+    assert whole["log_inside"] == pytest.approx(math.log(0.25 * 0.5 * 0.25))
+    assert whole["log_outside"] == pytest.approx(math.log(0.25 * 0.5))
+    assert whole["count"] == pytest.approx(0.5)
+    assert {"relation", "arguments"} < whole.keys()
+
+
+def test_the_page_has_outside_values(run, files):
+    outcome = run("solve", "cnf.dyna", *SENTENCE, "a b a", "--html", "page.html")
+    assert outcome.code == 0
+    page = (files / "page.html").read_text(encoding="utf-8")
+    assert "log-outside" in page
+    values = math.log(0.25 * 0.5 * 0.25), math.log(0.125)
+    assert "log inside {:.6g}, log outside {:.6g}".format(*values) in page
+
+
 def test_no_derivation_is_an_answer(run, solve_json):
     answer = solve_json("cnf.dyna", *SENTENCE, "a c a")
     assert (answer["log_partition"], answer["count"], answer["entropy"]) == ("-inf", 0, "-inf")

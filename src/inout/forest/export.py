@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 FORMAT = "inout forest 1"
 # Larger forests are cut down before labels are made; nobody reads more in a picture.
 MOST_ITEMS = 400
+MOST_EDGES_WITH_VALUES = 10**6  # larger forests are drawn without inside and outside values
 MOST_EDGES_OF_AN_ITEM = 32
 
 
@@ -119,9 +120,14 @@ def as_graph(forest: Forest, max_items: int = MOST_ITEMS) -> Graph:
     shown = _likeliest_items(arrays, posteriors, max_items)
     level = np.searchsorted(arrays.level_offsets, shown, side="right") - 1
     kinds = ["axiom" if item < arrays.num_axioms else "item" for item in shown]
+    notes = [""] * len(shown)
+    if arrays.num_edges <= MOST_EDGES_WITH_VALUES:
+        with torch.no_grad():
+            values = torch.stack([forest.inside(), forest.outside()])[:, shown].T.tolist()
+        notes = [f"log inside {inner:.6g}, log outside {outer:.6g}" for inner, outer in values]
     nodes = [
-        Node(item, str(forest.labels[item]), kind, float(counts[item]), int(height))
-        for item, kind, height in zip(shown, kinds, level, strict=True)
+        Node(item, str(forest.labels[item]), kind, float(counts[item]), int(height), note=note)
+        for item, kind, height, note in zip(shown, kinds, level, notes, strict=True)
     ]
     visible = set(shown)
     edges = [

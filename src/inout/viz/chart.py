@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from .geometry import share
 from .labels import escape
@@ -27,6 +28,7 @@ background:var(--io-item);opacity:var(--io-share)}
 def chart(
     words: Sequence[str],
     constituents: Mapping[tuple[str, int, int], float],
+    log_values: Mapping[tuple[str, int, int], tuple[float, float]] = MappingProxyType({}),
     least: float = 0.005,
     most: int = 4,
 ) -> Html:
@@ -34,7 +36,8 @@ def chart(
 
     A key is a label and its span i..j, j exclusive; its value the expected number of such
     constituents. Those below `least` are left out, and the `most` likely of each span are shown;
-    tooltips have all numbers. The sentence is at the bottom. O(n²) cells.
+    tooltips have all numbers, and the logs of inside and outside values where given. The sentence
+    is at the bottom. O(n²) cells.
 
     >>> table = chart(["she", "sleeps"], {("S", 0, 2): 1.0, ("NP", 0, 1): 1.0, ("VP", 1, 2): 1.0})
     >>> table.count('class="io-label"'), table.count('class="io-word"')
@@ -51,7 +54,9 @@ def chart(
     for width in range(highest, 0, -1):
         # Two columns for each word: each row of cells is shifted by one against the next.
         margin = f'<td colspan="{width - 1}"></td>' if width > 1 else ""
-        cells = [_cell(words, i, i + width, spans, most) for i in range(size - width + 1)]
+        cells = [
+            _cell(words, i, i + width, spans, log_values, most) for i in range(size - width + 1)
+        ]
         rows.append(f"<tr>{margin}{''.join(cells)}{margin}</tr>")
     bottom = "".join(f'<td class="io-word" colspan="2">{escape(word)}</td>' for word in words)
     body = "\n".join([*rows, f"<tr>{bottom}</tr>"])
@@ -66,6 +71,7 @@ def _cell(
     i: int,
     j: int,
     spans: Mapping[tuple[int, int], list[tuple[float, str]]],
+    log_values: Mapping[tuple[str, int, int], tuple[float, float]],
     most: int,
 ) -> str:
     found = sorted(spans.get((i, j), ()), key=lambda pair: (-pair[0], pair[1]))
@@ -73,7 +79,10 @@ def _cell(
         return '<td colspan="2"></td>'
     title = "&#10;".join(
         [escape(f"{' '.join(words[i:j])}  [{i}, {j}]")]
-        + [f"{escape(label)}  {value:.6g}" for value, label in found]
+        + [
+            f"{escape(label)}  {value:.6g}{_logs(log_values.get((label, i, j)))}"
+            for value, label in found
+        ]
     )
     labels = "".join(
         f'<span class="io-label" style="--io-share:{0.08 + 0.5 * share(value):.2f}">'
@@ -83,6 +92,12 @@ def _cell(
     more = len(found) - most
     rest = f'<span class="io-more">+{more}</span>' if more > 0 else ""
     return f'<td class="io-span" colspan="2" title="{title}">{labels}{rest}</td>'
+
+
+def _logs(values: tuple[float, float] | None) -> str:
+    if values is None:
+        return ""
+    return f"  (log inside {values[0]:.6g}, log outside {values[1]:.6g})"
 
 
 def _digits(value: float) -> str:

@@ -35,6 +35,7 @@ class TreeNode:
 class Node:
     """One item of a graph; `weight` is its expected count, None if unknown.
 
+    `note` is for its tooltip.
     Nodes with a `place`, such as the middle of a span, stand in its order from left to right.
     """
 
@@ -44,6 +45,7 @@ class Node:
     weight: float | None = None
     level: int = 0
     place: float | None = None
+    note: str = ""
 
     def __post_init__(self) -> None:
         _check_kind(self.kind)

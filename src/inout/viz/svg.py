@@ -86,6 +86,7 @@ def _node(node: Node, box: Box, is_goal: bool, more: int) -> str:
     title = [node.label]
     if node.weight is not None:
         title.append(f"expected count {float(node.weight)!r}")
+    title += [node.note] * bool(node.note)
     if more:
         title.append(f"{more:,} more edges are not shown")
     shade = 0.05 + (0.40 if node.kind == "item" else 0.17) * share(node.weight)

@@ -26,7 +26,7 @@ EXAMPLES = """[bold]Examples[/bold]
   inout parse english --sentence "time flies like an arrow" --k 5 --count --html page.html
   inout parse english.cfg sentences.txt --samples 3 --seed 1
   inout parse grammar.json dev.txt --method min-risk --restore --format bracketed > parses.mrg
-  inout parse english.cfg --json < sentences.txt
+  inout parse english.cfg --json --constituents < sentences.txt
   inout parse --model model.lpcfg dev.txt --format bracketed > parses.mrg
 """
 GOODMAN, VITERBI, MIN_RISK, MAX_RULE = "goodman", "viterbi", "min-risk", "max-rule"
@@ -62,6 +62,10 @@ def parse(
         "--format", "FORMAT", "tree (drawn) or bracketed (one per line).", SHAPES[0]
     ),
     count_trees: bool = opt.flag("--count", "Count all trees, exactly."),
+    constituents: bool = opt.flag(
+        "--constituents",
+        "With --json: expected number, log inside and outside value of each constituent.",
+    ),
     restore: bool = opt.flag("--restore", "Undo the Markovisation of `inout induce`."),
     threshold: str | None = opt.option(
         "--threshold",
@@ -89,6 +93,8 @@ def parse(
     bare = shape == "bracketed" and not as_json and html is None
     if count_trees and bare:
         raise ArgumentError("--count", "needs --format tree, --json or --html: brackets have none")
+    if constituents and not as_json:
+        raise ArgumentError("--constituents", "needs --json")
     if k > 1 and method not in (None, VITERBI):
         raise ArgumentError("--k", f"{k} needs --method viterbi: other methods have one best tree")
     given = list(files or [])
@@ -118,6 +124,7 @@ def parse(
             samples=samples,
             method=(method or (VITERBI if model is None else MAX_RULE)).replace("-", "_"),
             count=count_trees or html is not None,
+            constituents=constituents or html is not None,
             picture=html is not None,
             restore=restore,
             numbers=not bare or k > 1 or samples > 0,

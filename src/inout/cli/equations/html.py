@@ -60,11 +60,15 @@ def _counts(answer: Answer, name: str) -> str:
         remark += page.paragraph("Summed over all goals.")
     if not table.rows:
         return remark
+    outside = [formats.log(answer.log_outside[name][row]) for row in table.numbers]
     drawn = page.table(
-        [[*values, weight, count] for values, weight, count in table.rows],
-        table.headers,
-        align="l" * table.arity + "rr",
-        bars=[table.arity + 1],
+        [
+            [*values, weight, around, count]
+            for (values, weight, count), around in zip(table.rows, outside, strict=True)
+        ],
+        [*table.headers[:-1], "log-outside", table.headers[-1]],
+        align="l" * table.arity + "rrr",
+        bars=[table.arity + 2],
         full=max(1.0, table.rows[0][2]),
     )
     return drawn + remark

@@ -6,11 +6,14 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+import torch
+
 from inout.cli.equations.solve import Answer, GoalAnswer
 from inout.cli.formats import exact, json_line, number
-from inout.forest import Derivation, Item
+from inout.forest import Derivation, Forest, Item
 
 FORMAT = "inout solve 1"
+MOST_ITEMS = 100_000
 
 
 def as_json(answer: Answer) -> str:
@@ -33,18 +36,44 @@ def as_json(answer: Answer) -> str:
         "goals": [_goal(goal) for goal in answer.goals],
         "expected_counts": {
             name: [
-                {"row": _plain(row), "log_weight": number(weight), "count": count}
-                for row, weight, count in zip(
-                    facts.rows, facts.log_weights.tolist(), answer.counts[name], strict=True
+                {
+                    "row": _plain(row),
+                    "log_weight": number(weight),
+                    "log_outside": number(outside),
+                    "count": count,
+                }
+                for row, weight, outside, count in zip(
+                    facts.rows,
+                    facts.log_weights.tolist(),
+                    answer.log_outside[name],
+                    answer.counts[name],
+                    strict=True,
                 )
             ]
             for name, facts in answer.facts.items()
         },
+        "items": _items(forest) if items <= MOST_ITEMS else None,
         "notes": answer.notes,
         "sizes": {"items": items, "axioms": forest.arrays.num_axioms, "edges": edges},
         "seconds": {name: round(seconds, 6) for name, seconds in answer.seconds.items()},
     }
     return json_line(document)
+
+
+def _items(forest: Forest) -> list[dict[str, Any]]:
+    """Inside and outside values of the derived items."""
+    derived = range(forest.arrays.num_axioms, forest.num_items)
+    with torch.no_grad():
+        inside, outside, counts = forest.inside(), forest.outside(), forest.expected_counts()
+    return [
+        {
+            **_item(forest.labels[item]),
+            "log_inside": number(float(inside[item])),
+            "log_outside": number(float(outside[item])),
+            "count": float(counts[item]),
+        }
+        for item in derived
+    ]
 
 
 def _plain(row: Iterable[Any]) -> list[str | int]:

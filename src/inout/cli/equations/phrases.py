@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
 
 from inout.forest import Derivation, Forest, Item
 from inout.forest.export import as_graph
-from inout.viz import Graph, HyperEdge, Node, TreeNode
+from inout.viz import Graph, HyperEdge, TreeNode
 
 WORD = "word"  # word(W,I,K) is a word of the sentence from I to K
 
@@ -66,7 +67,7 @@ def phrase_graph(forest: Forest) -> Graph:
             name = _first(label)
         elif short and _is_span(label) and isinstance(label, Item):
             name = "{}[{},{}]".format(*label.arguments)
-        nodes.append(Node(node.id, name, node.kind, node.weight, node.level))
+        nodes.append(replace(node, label=name))
     kept = {node.id for node in nodes}
     edges = [
         HyperEdge(edge.head, tuple(tail for tail in edge.tails if tail in kept), edge.weight)

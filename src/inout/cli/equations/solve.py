@@ -57,6 +57,12 @@ class Answer:
         return WORD in self.facts
 
     @cached_property
+    def log_outside(self) -> Mapping[str, Sequence[float]]:
+        """Log of the outside value of each fact; its inside value is its weight."""
+        with torch.no_grad():
+            return {name: self.forest.outside(name).tolist() for name in self.forest.relations}
+
+    @cached_property
     def unknown_words(self) -> list[str]:
         """Words of the sentence that occur in no other fact, in order."""
         if WORD not in self.from_sentence:

@@ -124,6 +124,7 @@ class CountTable:
 
     headers: Sequence[str]
     arity: int
+    numbers: Sequence[int]  # of the rows, in the relation
     rows: Sequence[tuple[Sequence[str], str, float]]
     rest: str
 
@@ -143,7 +144,7 @@ def count_table(answer: Answer, name: str, most: int) -> CountTable:
         rows.append((values, as_weight(float(facts.log_weights[row])), counts[row]))
     weight = "weight" if answer.request.probabilities else "log-weight"
     headers = [*([name, *[""] * (arity - 1)] if arity else []), weight, "expected"]
-    return CountTable(headers, arity, rows, _rest(counts, used, len(shown)))
+    return CountTable(headers, arity, shown, rows, _rest(counts, used, len(shown)))
 
 
 def _rest(counts: Sequence[float], used: Sequence[int], shown: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,8 @@ class Request:
     samples: int = 0
     method: str = "viterbi"
     count: bool = False
-    picture: bool = False  # constituents, and all trees if there are few
+    constituents: bool = False
+    picture: bool = False  # all trees if there are few
     restore: bool = False
     numbers: bool = True  # probabilities, not only the best tree
     max_words: int | None = None
@@ -58,6 +59,9 @@ class Answer:
     samples: Sequence[Found] = ()
     count: float | int | None = None
     constituents: dict[tuple[str, int, int], float] | None = None
+    log_values: Mapping[tuple[str, int, int], tuple[float, float]] | None = None
+    """Logs of the inside and outside value of each constituent; None where labels are merged."""
+
     all_trees: Sequence[Found] = ()
     unknown: Sequence[str] = ()
     reason: str | None = None

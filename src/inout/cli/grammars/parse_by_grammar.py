@@ -10,6 +10,7 @@ import torch
 from inout.cli.grammars.answers import Answer, Found, Request, refusal
 from inout.cli.grammars.loading import Line
 from inout.grammars.parser.analyses import Analyses, Parse
+from inout.grammars.parser.marginals import Marginals
 from inout.grammars.parser.parser import Parser
 from inout.grammars.tree import PlainTree
 from inout.grammars.treebank.annotation import coarse_label, restore
@@ -48,6 +49,11 @@ def answer(parser: Parser, request: Request, line: Line, seed: int) -> Answer:
     drawn: list[Parse] = []
     if request.samples:
         drawn = analyses.sample(request.samples, torch.Generator().manual_seed(seed))
+    constituents, log_values = None, None
+    if request.constituents:
+        marginals = analyses.marginals()
+        constituents = _constituents(marginals, request)
+        log_values = None if request.restore else marginals.log_values
     return Answer(
         line,
         words,
@@ -55,7 +61,8 @@ def answer(parser: Parser, request: Request, line: Line, seed: int) -> Answer:
         [_shown(parse, request) for parse in parses],
         [_shown(parse, request) for parse in drawn],
         analyses.count() if request.count else None,
-        _constituents(analyses, request) if request.picture else None,
+        constituents,
+        log_values,
         _all_trees(analyses, request) if request.picture else (),
         first.unknown,
     )
@@ -77,8 +84,8 @@ def _tree(parse: Parse, request: Request) -> PlainTree | None:
     return restore(tree) if request.restore and tree is not None else tree
 
 
-def _constituents(analyses: Analyses, request: Request) -> dict[tuple[str, int, int], float]:
-    found = analyses.marginals().constituents
+def _constituents(marginals: Marginals, request: Request) -> dict[tuple[str, int, int], float]:
+    found = marginals.constituents
     if not request.restore:
         return dict(found)
     merged: dict[tuple[str, int, int], float] = {}
@@ -98,4 +105,4 @@ def _all_trees(analyses: Analyses, request: Request) -> Sequence[Found]:
 
 
 def _posteriors(request: Request) -> bool:
-    return request.picture or request.method != "viterbi"
+    return request.constituents or request.method != "viterbi"

@@ -51,7 +51,7 @@ def answer(parser: LatentParser, request: Request, line: Line, seed: int) -> Ans
         analyses.log_partition,
         [best],
         samples,
-        constituents=_constituents(analyses) if request.picture else None,
+        constituents=_constituents(analyses) if request.constituents else None,
         unknown=parse.unknown,
         sign=analyses.sign,
         found_by=parse.source,

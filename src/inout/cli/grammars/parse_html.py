@@ -51,7 +51,7 @@ _FOREST_NOTE = page.paragraph(
 _CHART_NOTE = page.paragraph(
     "The labels of each span, with the expected number of such constituents over all trees: a "
     "probability unless a constituent can contain itself. Darker is likelier; tooltips show the "
-    "words of the span and more digits."
+    "words of the span, more digits, and the logs of inside and outside values."
 )
 
 
@@ -75,7 +75,8 @@ def _chart(answer: Answer) -> list[tuple[str, str]]:
     if len(answer.words) > MOST_CHART_WORDS:
         text = f"Charts are drawn for up to {MOST_CHART_WORDS} words; --json has the constituents."
         return [("Chart", page.paragraph(text))]
-    return [("Chart", _CHART_NOTE + chart(answer.words, answer.constituents))]
+    drawn = chart(answer.words, answer.constituents, answer.log_values or {})
+    return [("Chart", _CHART_NOTE + drawn)]
 
 
 def _picture(name: str, found: Found) -> tuple[str, str]:

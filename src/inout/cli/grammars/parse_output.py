@@ -110,8 +110,10 @@ def as_json(answer: Answer) -> str:
     if answer.count is not None:
         document["count"] = "inf" if answer.count == math.inf else exact(int(answer.count))
     if answer.constituents is not None:
+        logs = answer.log_values or {}
         document["constituents"] = [
             {"label": label, "start": i, "end": j, "expected_count": value}
+            | dict(zip(("log_inside", "log_outside"), logs.get((label, i, j), ()), strict=False))
             for (label, i, j), value in sorted(
                 answer.constituents.items(), key=lambda item: (item[0][1], -item[0][2], -item[1])
             )
