@@ -3,6 +3,7 @@ from inout.programs.facts import brackets as brackets
 from inout.programs.facts import earley_rules as earley_rules
 from inout.programs.facts import sentence as sentence
 from inout.programs.facts import sentence_pair as sentence_pair
+from inout.programs.facts import synchronous_rules as synchronous_rules
 from inout.programs.left_corner import left_corner_closure as left_corner_closure
 from inout.programs.library import describe as describe
 from inout.programs.library import load as load

@@ -94,3 +94,39 @@ def earley_rules(
         "nonterminal": Facts([row for row in symbols if row[2] in nonterminals]),
         "terminal": Facts([row for row in symbols if row[2] not in nonterminals]),
     }
+
+
+def synchronous_rules(
+    rules: Iterable[tuple[str, Sequence[str | tuple[str, int]], Sequence[str | tuple[str, int]]]],
+    log_weights: Tensor | Sequence[float] | NDArray[np.float64] | None = None,
+) -> dict[str, Facts]:
+    """The facts about rules of the program `synchronous_cfg`.
+
+    Each rule is its left side, its source and its target side. A symbol is a word, or a pair of a
+    nonterminal and the number of its link, which stands once on either side. Expected counts of
+    "rule" are in the order of the rules.
+
+    >>> facts = synchronous_rules([("X", [("X", 1), "de", ("X", 2)], [("X", 2), "of", ("X", 1)])])
+    >>> facts["source_link"].rows, facts["target_link"].rows, facts["target_word"].rows
+    ([(0, 0, 'X', 1), (0, 2, 'X', 2)], [(0, 0, 2), (0, 2, 1)], [(0, 1, 'of')])
+    """
+    rules = list(rules)
+    rows: dict[str, Rows] = {
+        "rule": [
+            (r, left, len(source), len(target)) for r, (left, source, target) in enumerate(rules)
+        ]
+    }
+    for side, which in (("source", 1), ("target", 2)):
+        symbols = [(r, d, x) for r, rule in enumerate(rules) for d, x in enumerate(rule[which])]
+        rows[f"{side}_word"] = [(r, d, x) for r, d, x in symbols if isinstance(x, str)]
+        rows[f"{side}_link"] = [(r, d, *x) for r, d, x in symbols if not isinstance(x, str)]
+    for number, (left, source, target) in enumerate(rules):
+        links = [sorted(x for x in side if not isinstance(x, str)) for side in (source, target)]
+        if links[0] != links[1] or len({link for _, link in links[0]}) < len(links[0]):
+            raise ArgumentError(
+                "rules",
+                f"must have the same links on both sides, each once. "
+                f"Got rule {number}, of {left!r}",
+            )
+    rows["target_link"] = [(r, d, link) for r, d, _, link in rows["target_link"]]
+    return {name: Facts(r, log_weights if name == "rule" else None) for name, r in rows.items()}
