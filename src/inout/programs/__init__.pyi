@@ -1,6 +1,7 @@
 from inout.deduction import Program
 from inout.programs.facts import brackets as brackets
 from inout.programs.facts import earley_rules as earley_rules
+from inout.programs.facts import elementary_trees as elementary_trees
 from inout.programs.facts import sentence as sentence
 from inout.programs.facts import sentence_pair as sentence_pair
 from inout.programs.facts import synchronous_rules as synchronous_rules

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import count, pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,7 @@ from inout._core.errors import ArgumentError
 from inout.deduction import Facts
 
 Rows = list[tuple[str | int, ...]]
+Weights = Tensor | Sequence[float] | NDArray[np.float64] | None
 
 
 def sentence(words: Sequence[str]) -> dict[str, Rows]:
@@ -65,8 +68,7 @@ def brackets(spans: Iterable[tuple[int, int]]) -> dict[str, Rows]:
 
 
 def earley_rules(
-    rules: Iterable[tuple[str, Sequence[str]]],
-    log_weights: Tensor | Sequence[float] | NDArray[np.float64] | None = None,
+    rules: Iterable[tuple[str, Sequence[str]]], log_weights: Weights = None
 ) -> dict[str, Facts]:
     """The facts rule(R,A,N), nonterminal(R,D,B) and terminal(R,D,W) of the program `earley`.
 
@@ -98,7 +100,7 @@ def earley_rules(
 
 def synchronous_rules(
     rules: Iterable[tuple[str, Sequence[str | tuple[str, int]], Sequence[str | tuple[str, int]]]],
-    log_weights: Tensor | Sequence[float] | NDArray[np.float64] | None = None,
+    log_weights: Weights = None,
 ) -> dict[str, Facts]:
     """The facts about rules of the program `synchronous_cfg`.
 
@@ -130,3 +132,41 @@ def synchronous_rules(
             )
     rows["target_link"] = [(r, d, link) for r, d, _, link in rows["target_link"]]
     return {name: Facts(r, log_weights if name == "rule" else None) for name, r in rows.items()}
+
+
+def elementary_trees(
+    trees: Iterable[tuple[Any, ...]], log_weights: Weights = None
+) -> dict[str, Facts]:
+    """The facts about trees of the program `tree_substitution_grammar`.
+
+    A tree is a tuple of its label and its children. A child is a tree, a word (a string), or a
+    slot: a tuple with nothing but a label. Expected counts of "tree" are in the order of the trees.
+
+    >>> facts = elementary_trees([("S", ("NP",), ("VP", "sleeps")), ("NP", "she")], [0.0, -1.0])
+    >>> facts["tree"].rows, facts["slot"].rows, facts["leaf"].rows
+    ([(0, 'S'), (4, 'NP')], [(1, 'NP')], [(3, 'sleeps'), (5, 'she')])
+    """
+    rows: dict[str, Rows] = {n: [] for n in ("tree", "first", "next", "last", "leaf", "slot")}
+    numbers = count()
+
+    def add(node: Any) -> int:
+        number = next(numbers)
+        if isinstance(node, str):
+            rows["leaf"].append((number, node))
+        elif len(node) == 1:
+            rows["slot"].append((number, node[0]))
+        else:
+            children = [add(child) for child in node[1:]]
+            rows["first"].append((number, children[0]))
+            rows["next"] += pairwise(children)
+            rows["last"].append((number, children[-1]))
+        return number
+
+    for place, tree in enumerate(trees):
+        if isinstance(tree, str) or len(tree) < 2:
+            raise ArgumentError(
+                "trees",
+                f"must be tuples of a label and children. Got {tree!r:.60} at place {place}",
+            )
+        rows["tree"].append((add(tree), tree[0]))
+    return {name: Facts(r, log_weights if name == "tree" else None) for name, r in rows.items()}
