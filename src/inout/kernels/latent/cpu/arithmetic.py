@@ -28,74 +28,189 @@ from inout.kernels.math.cpu.operations import operation
 FAST: dict[str, Any] = {"fastmath": {"reassoc", "contract"}}
 
 
-@operation(makes_arrays=True)
+# One exponent for each vector.
+
+
+@operation(Vectors, makes_arrays=True)
 def scratch(like, size):
     """One vector of this kind with room for so many entries."""
+    return Vectors(np.zeros(1, np.int64), np.empty(size), np.full(1, NOTHING, np.int64))
 
 
-@operation
+@operation(Vectors)
 def clear(vector, size):
     """Sets the scratch to 0."""
+    vector.exponents[0] = NOTHING
 
 
-@operation
+@operation(Vectors)
 def put(vectors, item, source, first):
     """Sets vector `item` to the numbers source[first:]."""
+    start, end = vectors.starts[item], vectors.starts[item + 1]
+    own, given = vectors.values[start:end], source[first : first + end - start]
+    for x in range(end - start):
+        own[x] = given[x]
+    vectors.exponents[item] = normalise(vectors.values, start, end)
 
 
-@operation
+@operation(Vectors)
 def put_multiple(vectors, item, others, x, factor, power):
     """Sets vector `item` to vector x of `others` times factor · 2^power; the factor is not 0."""
+    start, first = vectors.starts[item], others.starts[x]
+    for y in range(vectors.starts[item + 1] - start):
+        vectors.values[start + y] = factor * others.values[first + y]
+    vectors.exponents[item] = moved(others.exponents[x], power)
 
 
-@operation(**FAST)
+@operation(Vectors, **FAST)
 def add(vectors, item, vector):
     """Adds the scratch vector to vector `item`."""
+    start, end = vectors.starts[item], vectors.starts[item + 1]
+    exponent, added = vectors.exponents[item], vector.exponents[0]
+    if added != NOTHING:
+        total = max(exponent, added)
+        keep, gain = factor_below(exponent - total), factor_below(added - total)
+        own, source = vectors.values[start:end], vector.values
+        for x in range(end - start):
+            own[x] = keep * own[x] + gain * source[x]
+        vectors.exponents[item] = total
 
 
-@operation(**FAST)
+@operation(Vectors, **FAST)
 def settle(vectors, item):
     """Brings vector `item`, after sums, into the usual range."""
+    exponent = vectors.exponents[item]
+    if exponent != NOTHING:
+        shift = normalise(vectors.values, vectors.starts[item], vectors.starts[item + 1])
+        vectors.exponents[item] = moved(shift, exponent)
 
 
-@operation
+@operation(Vectors)
 def is_zero(vectors, item):
     """Whether vector `item` is 0."""
+    return vectors.exponents[item] == NOTHING
 
 
-@operation(**FAST)
+@operation(Vectors, **FAST)
 def multiply(product, vectors, x, others, y):
     """Sets the scratch to the inner product of two vectors."""
+    product.values[0], product.exponents[0] = 0.0, NOTHING
+    if vectors.exponents[x] != NOTHING and others.exponents[y] != NOTHING:
+        first, second = vectors.starts[x], others.starts[y]
+        total = dot(vectors.values, first, others.values, second, others.starts[y + 1] - second)
+        if total != 0.0:  # what is 0 must not count as large beside others
+            product.values[0] = total
+            product.exponents[0] = vectors.exponents[x] + others.exponents[y]
 
 
-@operation(**FAST)
+@operation(Vectors, **FAST)
 def add_outer(outer, vectors, left, right, rule):
     """Adds the outer product [m_b m_c] of two vectors to the scratch."""
+    first, second, total = vectors.exponents[left], vectors.exponents[right], outer.exponents[0]
+    if first == NOTHING or second == NOTHING:
+        return
+    ones, others = vectors.values[vectors.starts[left] :], vectors.values[vectors.starts[right] :]
+    sums, left_size, right_size = outer.values, rule.left, rule.right
+    outer.exponents[0] = max(first + second, total)
+    if total == NOTHING:
+        for p in range(left_size):
+            row = sums[p * right_size : (p + 1) * right_size]
+            for q in range(right_size):
+                row[q] = ones[p] * others[q]
+        return
+    if first + second > total:
+        shift = factor_below(total - first - second)
+        for x in range(left_size * right_size):
+            sums[x] *= shift
+    factor = factor_below(first + second - outer.exponents[0])
+    for p in range(left_size):
+        scaled = factor * ones[p]
+        row = sums[p * right_size : (p + 1) * right_size]
+        for q in range(right_size):
+            row[q] += scaled * others[q]
 
 
-@operation(**FAST)
+@operation(Vectors, **FAST)
 def apply_block(product, outer, parameters, rule):
     """Sets the scratch [m_a] to block · outer."""
+    product.exponents[0] = NOTHING
+    if outer.exponents[0] == NOTHING:
+        return
+    inner = rule.left * rule.right
+    scale = scale_for(rule.exponent)
+    if scale != 0:
+        factor = math.ldexp(1.0, scale)
+        for x in range(inner):
+            outer.values[x] *= factor
+    for h in range(rule.head):
+        product.values[h] = dot(parameters, rule.offset + h * inner, outer.values, 0, inner)
+    # Normalised, as a sum that is small or zero must not count as large beside others.
+    shift = normalise(product.values, 0, rule.head)
+    product.exponents[0] = moved(shift, outer.exponents[0] - scale)
 
 
-@operation(**FAST)
+@operation(Vectors, **FAST)
 def apply_transposed(weight, outs, head, parameters, rule):
     """Sets the scratch [m_b m_c] to outside vector · block."""
+    inner = rule.left * rule.right
+    sums = weight.values
+    for x in range(inner):
+        sums[x] = 0.0
+    scale = scale_for(rule.exponent)
+    factor = math.ldexp(1.0, scale)
+    for h in range(rule.head):
+        out, begin = factor * outs.values[outs.starts[head] + h], rule.offset + h * inner
+        row = parameters[begin : begin + inner]
+        for x in range(inner):
+            sums[x] += out * row[x]
+    weight.exponents[0] = moved(normalise(sums, 0, inner), outs.exponents[head] - scale)
 
 
-@operation(**FAST)
+@operation(Vectors, **FAST)
 def apply_weight(product, weight, vectors, item, rule, is_left):
     """Sets the scratch to weight [m_b m_c] times the vector of one child: for the other one."""
+    product.exponents[0] = NOTHING
+    if weight.exponents[0] != NOTHING and vectors.exponents[item] != NOTHING:
+        start, size = vectors.starts[item], rule.right
+        if is_left:
+            sums = product.values
+            for q in range(size):
+                sums[q] = 0.0
+            for p in range(rule.left):
+                value, line = vectors.values[start + p], weight.values[p * size : (p + 1) * size]
+                for q in range(size):
+                    sums[q] += value * line[q]
+        else:
+            for p in range(rule.left):
+                product.values[p] = dot(weight.values, p * size, vectors.values, start, size)
+        product.exponents[0] = weight.exponents[0] + vectors.exponents[item]
 
 
-@operation(**FAST)
+@operation(Vectors, **FAST)
 def add_gradient(outs, head, outer, rule, found):
     """Adds outside vector ⊗ outer to the block's part of found."""
+    if outer.exponents[0] == NOTHING:
+        return
+    exponent, inner = outer.exponents[0] + outs.exponents[head], rule.left * rule.right
+    for h in range(rule.head):
+        begin = rule.offset + h * inner
+        row = found[begin : begin + inner]
+        if exponent > 960:  # out of range as a factor, but perhaps not in the product
+            for y in range(inner):
+                row[y] += ldexp(outs.values[outs.starts[head] + h] * outer.values[y], exponent)
+            continue
+        out = ldexp(outs.values[outs.starts[head] + h], exponent)
+        for y in range(inner):
+            row[y] += out * outer.values[y]
 
 
-@operation
+@operation(Vectors)
 def add_to(vectors, item, factor, power, found, first):
     """Adds vector `item` times factor · 2^power to the numbers found[first:]."""
+    start, exponent = vectors.starts[item], vectors.exponents[item]
+    if exponent != NOTHING:
+        for x in range(vectors.starts[item + 1] - start):
+            found[first + x] += ldexp(factor * vectors.values[start + x], exponent + power)
 
 
 @inner
@@ -108,9 +223,6 @@ def ldexp(value, exponent):
 def ordinary(product):
     """An inner product as a number; the same for both kinds, a vector of one entry."""
     return ldexp(product.values[0], product.exponents[0])
-
-
-# One exponent for each vector.
 
 
 @inner(**FAST)
@@ -166,174 +278,6 @@ def dot(left, first, right, second, size):
     for x in range(size):
         total += ones[x] * others[x]
     return total
-
-
-@scratch.on(Vectors)
-def _(like, size):
-    return Vectors(np.zeros(1, np.int64), np.empty(size), np.full(1, NOTHING, np.int64))
-
-
-@clear.on(Vectors)
-def _(vector, size):
-    vector.exponents[0] = NOTHING
-
-
-@put.on(Vectors)
-def _(vectors, item, source, first):
-    start, end = vectors.starts[item], vectors.starts[item + 1]
-    own, given = vectors.values[start:end], source[first : first + end - start]
-    for x in range(end - start):
-        own[x] = given[x]
-    vectors.exponents[item] = normalise(vectors.values, start, end)
-
-
-@put_multiple.on(Vectors)
-def _(vectors, item, others, x, factor, power):
-    start, first = vectors.starts[item], others.starts[x]
-    for y in range(vectors.starts[item + 1] - start):
-        vectors.values[start + y] = factor * others.values[first + y]
-    vectors.exponents[item] = moved(others.exponents[x], power)
-
-
-@add.on(Vectors)
-def _(vectors, item, vector):
-    start, end = vectors.starts[item], vectors.starts[item + 1]
-    exponent, added = vectors.exponents[item], vector.exponents[0]
-    if added != NOTHING:
-        total = max(exponent, added)
-        keep, gain = factor_below(exponent - total), factor_below(added - total)
-        own, source = vectors.values[start:end], vector.values
-        for x in range(end - start):
-            own[x] = keep * own[x] + gain * source[x]
-        vectors.exponents[item] = total
-
-
-@settle.on(Vectors)
-def _(vectors, item):
-    exponent = vectors.exponents[item]
-    if exponent != NOTHING:
-        shift = normalise(vectors.values, vectors.starts[item], vectors.starts[item + 1])
-        vectors.exponents[item] = moved(shift, exponent)
-
-
-@is_zero.on(Vectors)
-def _(vectors, item):
-    return vectors.exponents[item] == NOTHING
-
-
-@multiply.on(Vectors)
-def _(product, vectors, x, others, y):
-    product.values[0], product.exponents[0] = 0.0, NOTHING
-    if vectors.exponents[x] != NOTHING and others.exponents[y] != NOTHING:
-        first, second = vectors.starts[x], others.starts[y]
-        total = dot(vectors.values, first, others.values, second, others.starts[y + 1] - second)
-        if total != 0.0:  # what is 0 must not count as large beside others
-            product.values[0] = total
-            product.exponents[0] = vectors.exponents[x] + others.exponents[y]
-
-
-@add_outer.on(Vectors)
-def _(outer, vectors, left, right, rule):
-    first, second, total = vectors.exponents[left], vectors.exponents[right], outer.exponents[0]
-    if first == NOTHING or second == NOTHING:
-        return
-    ones, others = vectors.values[vectors.starts[left] :], vectors.values[vectors.starts[right] :]
-    sums, left_size, right_size = outer.values, rule.left, rule.right
-    outer.exponents[0] = max(first + second, total)
-    if total == NOTHING:
-        for p in range(left_size):
-            row = sums[p * right_size : (p + 1) * right_size]
-            for q in range(right_size):
-                row[q] = ones[p] * others[q]
-        return
-    if first + second > total:
-        shift = factor_below(total - first - second)
-        for x in range(left_size * right_size):
-            sums[x] *= shift
-    factor = factor_below(first + second - outer.exponents[0])
-    for p in range(left_size):
-        scaled = factor * ones[p]
-        row = sums[p * right_size : (p + 1) * right_size]
-        for q in range(right_size):
-            row[q] += scaled * others[q]
-
-
-@apply_block.on(Vectors)
-def _(product, outer, parameters, rule):
-    product.exponents[0] = NOTHING
-    if outer.exponents[0] == NOTHING:
-        return
-    inner = rule.left * rule.right
-    scale = scale_for(rule.exponent)
-    if scale != 0:
-        factor = math.ldexp(1.0, scale)
-        for x in range(inner):
-            outer.values[x] *= factor
-    for h in range(rule.head):
-        product.values[h] = dot(parameters, rule.offset + h * inner, outer.values, 0, inner)
-    # Normalised, as a sum that is small or zero must not count as large beside others.
-    shift = normalise(product.values, 0, rule.head)
-    product.exponents[0] = moved(shift, outer.exponents[0] - scale)
-
-
-@apply_transposed.on(Vectors)
-def _(weight, outs, head, parameters, rule):
-    inner = rule.left * rule.right
-    sums = weight.values
-    for x in range(inner):
-        sums[x] = 0.0
-    scale = scale_for(rule.exponent)
-    factor = math.ldexp(1.0, scale)
-    for h in range(rule.head):
-        out, begin = factor * outs.values[outs.starts[head] + h], rule.offset + h * inner
-        row = parameters[begin : begin + inner]
-        for x in range(inner):
-            sums[x] += out * row[x]
-    weight.exponents[0] = moved(normalise(sums, 0, inner), outs.exponents[head] - scale)
-
-
-@apply_weight.on(Vectors)
-def _(product, weight, vectors, item, rule, is_left):
-    product.exponents[0] = NOTHING
-    if weight.exponents[0] != NOTHING and vectors.exponents[item] != NOTHING:
-        start, size = vectors.starts[item], rule.right
-        if is_left:
-            sums = product.values
-            for q in range(size):
-                sums[q] = 0.0
-            for p in range(rule.left):
-                value, line = vectors.values[start + p], weight.values[p * size : (p + 1) * size]
-                for q in range(size):
-                    sums[q] += value * line[q]
-        else:
-            for p in range(rule.left):
-                product.values[p] = dot(weight.values, p * size, vectors.values, start, size)
-        product.exponents[0] = weight.exponents[0] + vectors.exponents[item]
-
-
-@add_gradient.on(Vectors)
-def _(outs, head, outer, rule, found):
-    if outer.exponents[0] == NOTHING:
-        return
-    exponent, inner = outer.exponents[0] + outs.exponents[head], rule.left * rule.right
-    for h in range(rule.head):
-        begin = rule.offset + h * inner
-        row = found[begin : begin + inner]
-        if exponent > 960:  # out of range as a factor, but perhaps not in the product
-            for y in range(inner):
-                row[y] += ldexp(outs.values[outs.starts[head] + h] * outer.values[y], exponent)
-            continue
-        out = ldexp(outs.values[outs.starts[head] + h], exponent)
-        for y in range(inner):
-            row[y] += out * outer.values[y]
-
-
-@add_to.on(Vectors)
-def _(vectors, item, factor, power, found, first):
-    start, exponent = vectors.starts[item], vectors.exponents[item]
-    if exponent != NOTHING:
-        for x in range(vectors.starts[item + 1] - start):
-            found[first + x] += ldexp(factor * vectors.values[start + x], exponent + power)
 
 
 # One exponent for each entry.

@@ -12,27 +12,31 @@ from typing import Any
 
 from inout._core.cpu.compiling import inner_overload
 
+Function = Callable[..., Any]
 
-def operation(stub: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Makes an operation of a stub; `stub.on(types)` implements it for some NamedTuple types.
 
-    `options` are those of `inner_overload`, and numba's, such as `fastmath`.
+def operation(*types: type, **options: Any) -> Callable[[Function], Any]:
+    """Makes an operation of a function, which implements it for these NamedTuple types.
+
+    `on(types)` of the operation implements it for others. `options` are those of `inner_overload`,
+    and numba's, such as `fastmath`.
     """
-    if stub is None:
-        return lambda stub: operation(stub, **options)
-    implementations: dict[type, Callable[..., Any]] = {}
+    implementations: dict[type, Function] = {}
 
-    def on(*types: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+    def on(*types: type) -> Callable[[Function], Function]:
+        def register(function: Function) -> Function:
             implementations.update(dict.fromkeys(types, function))
             return function
 
         return register
 
-    # Inlined: most are a few instructions, in the innermost loops.
-    @inner_overload(stub, forceinline=True, **options)
-    def choose(first: Any, *rest: Any) -> Any:
-        return implementations.get(getattr(first, "instance_class", type(None)))
+    def make(function: Any) -> Any:
+        # Inlined: most are a few instructions, in the innermost loops.
+        @inner_overload(function, forceinline=True, **options)
+        def choose(first: Any, *rest: Any) -> Any:
+            return implementations.get(getattr(first, "instance_class", type(None)))
 
-    stub.on = on  # type: ignore[attr-defined]
-    return stub
+        function.on = on
+        return on(*types)(function)
+
+    return make

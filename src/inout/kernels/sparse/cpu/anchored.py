@@ -23,24 +23,10 @@ from inout.kernels.sparse.cpu.outside import back_shift, split_factors
 FIRST_SIZE = 1024
 
 
-@operation
+@operation(Scaled)
 def span_top(numbers, chart, i, j):
     """The largest value of a span, in its scale; 0 if it has none."""
-
-
-@operation
-def posterior(numbers, rule, back, value, top):
-    """The posterior of a rule over a span whose splits have this value."""
-
-
-@span_top.on(Scaled)
-def _(numbers, chart, i, j):
     return 0.0 if chart.exps[i, j] == NOTHING else 1.0
-
-
-@posterior.on(Scaled)
-def _(numbers, rule, back, value, top):
-    return rule * back * value
 
 
 @span_top.on(Logs)
@@ -49,6 +35,12 @@ def _(numbers, chart, i, j):
     for a in range(chart.left_ends.shape[1]):
         top = max(top, value_above(chart, i, j, a))
     return top
+
+
+@operation(Scaled)
+def posterior(numbers, rule, back, value, top):
+    """The posterior of a rule over a span whose splits have this value."""
+    return rule * back * value
 
 
 @posterior.on(Logs)

@@ -27,14 +27,10 @@ from inout.kernels.sparse.cpu.chart import NOTHING, empty_chart
 # Zero, and empty charts.
 
 
-@operation
+@operation(Logs, Best)
 def zero(numbers):
     """The number 0."""
-
-
-@operation(makes_arrays=True)
-def new_chart(numbers, n, s, unary_symbols):
-    """An empty chart."""
+    return -np.inf
 
 
 @zero.on(Scaled)
@@ -42,14 +38,18 @@ def _(numbers):
     return 0.0
 
 
-@zero.on(Logs, Best)
-def _(numbers):
-    return -np.inf
-
-
 @zero.on(Residues)
 def _(numbers):
     return np.int64(0)
+
+
+@operation(Logs, Best, makes_arrays=True)
+def new_chart(numbers, n, s, unary_symbols):
+    """An empty chart."""
+    size = s * ((n * (n + 1)) // 2)
+    lefts, rights = np.full(size, -np.inf), np.full(size, -np.inf)
+    below = np.full((n, n, unary_symbols), -np.inf)
+    return empty_chart(lefts, rights, np.empty((0, 0), np.int64), below, n, s)
 
 
 @new_chart.on(Scaled)
@@ -57,14 +57,6 @@ def _(numbers, n, s, unary_symbols):
     size = s * ((n * (n + 1)) // 2)
     exps, below = np.full((n, n), NOTHING, np.int64), np.zeros((n, n, unary_symbols))
     return empty_chart(np.zeros(size), np.zeros(size), exps, below, n, s)
-
-
-@new_chart.on(Logs, Best)
-def _(numbers, n, s, unary_symbols):
-    size = s * ((n * (n + 1)) // 2)
-    lefts, rights = np.full(size, -np.inf), np.full(size, -np.inf)
-    below = np.full((n, n, unary_symbols), -np.inf)
-    return empty_chart(lefts, rights, np.empty((0, 0), np.int64), below, n, s)
 
 
 @new_chart.on(Residues)
@@ -79,53 +71,43 @@ def _(numbers, n, s, unary_symbols):
 # Sums and products. `factors` are those of the splits of a span, in its scale.
 
 
-@operation
+@operation(Scaled)
 def product(numbers, lefts, a, rights, b, factors, first, count):
     """The sum over t < count of lefts[a + t] rights[b + t] factors[first + t]."""
-
-
-@operation
-def meet(numbers, value, lefts, a, rights, b, count):
-    """Whether two rows have a place where neither is 0, given their product."""
-
-
-@operation
-def include(numbers, totals, a, weight, value):
-    """totals[a] += weight * value, which is not 0."""
-
-
-@operation
-def enter(numbers, totals, a, value, factor):
-    """totals[a] += value * factor, the factor being 1 where numbers have no scale."""
-
-
-@operation
-def keep_of(numbers, keeps, row):
-    """The weight of no unary rule, in this row of weights."""
-
-
-@operation
-def kept(numbers, keep, value):
-    """A value times the weight of no unary rule."""
-
-
-@inner(fastmath=FAST)
-def long_product(lefts, a, rights, b, factors, first, count):
-    """As `product` of scaled numbers, by vector instructions."""
-    total = 0.0
-    for t in range(count):
-        total += lefts[a + t] * rights[b + t] * factors[first + t]
-    return total
-
-
-@product.on(Scaled)
-def _(numbers, lefts, a, rights, b, factors, first, count):
     if count > 12:
         return long_product(lefts, a, rights, b, factors, first, count)
     total = 0.0
     for t in range(count):
         total += lefts[a + t] * rights[b + t] * factors[first + t]
     return total
+
+
+@product.on(Logs)
+def _(numbers, lefts, a, rights, b, factors, first, count):
+    return log_product(lefts, a, rights, b, count)
+
+
+@product.on(Best)
+def _(numbers, lefts, a, rights, b, factors, first, count):
+    return largest_sum(lefts, a, rights, b, count)
+
+
+@product.on(Residues)
+def _(numbers, lefts, a, rights, b, factors, first, count):
+    # Above any product of remainders; twice as much still fits.
+    bound = numbers.prime << 31
+    total = np.int64(0)
+    for t in range(count):
+        total += lefts[a + t] * rights[b + t]
+        if total >= bound:
+            total -= bound
+    return total % numbers.prime
+
+
+@operation(Logs, Best)
+def meet(numbers, value, lefts, a, rights, b, count):
+    """Whether two rows have a place where neither is 0, given their product."""
+    return value > -np.inf
 
 
 @meet.on(Scaled)
@@ -137,16 +119,59 @@ def _(numbers, value, lefts, a, rights, b, count):
     return found
 
 
-@include.on(Scaled)
-def _(numbers, totals, a, weight, value):
+@meet.on(Residues)
+def _(numbers, value, lefts, a, rights, b, count):
+    return value > 0
+
+
+@operation(Scaled)
+def include(numbers, totals, a, weight, value):
+    """totals[a] += weight * value, which is not 0."""
     if weight > 0:
         totals[a] += weight * value + SPARSE_SPECK
 
 
-@enter.on(Scaled)
-def _(numbers, totals, a, value, factor):
+@include.on(Logs)
+def _(numbers, totals, a, weight, value):
+    totals[a] = log_sum(totals[a], weight + value)
+
+
+@include.on(Best)
+def _(numbers, totals, a, weight, value):
+    totals[a] = max(totals[a], weight + value)
+
+
+@include.on(Residues)
+def _(numbers, totals, a, weight, value):
+    totals[a] = (totals[a] + weight * value) % numbers.prime
+
+
+@operation(Scaled)
+def enter(numbers, totals, a, value, factor):
+    """totals[a] += value * factor, the factor being 1 where numbers have no scale."""
     if value > 0:
         totals[a] += max(value * factor, SPARSE_SPECK)
+
+
+@enter.on(Logs)
+def _(numbers, totals, a, value, factor):
+    totals[a] = log_sum(totals[a], value)
+
+
+@enter.on(Best)
+def _(numbers, totals, a, value, factor):
+    totals[a] = max(totals[a], value)
+
+
+@enter.on(Residues)
+def _(numbers, totals, a, value, factor):
+    totals[a] = (totals[a] + value) % numbers.prime
+
+
+@operation(Logs, Best, Residues)
+def keep_of(numbers, keeps, row):
+    """The weight of no unary rule, in this row of weights."""
+    return 0.0
 
 
 @keep_of.on(Scaled)
@@ -154,9 +179,24 @@ def _(numbers, keeps, row):
     return keeps[row]
 
 
+@operation(Logs, Best, Residues)
+def kept(numbers, keep, value):
+    """A value times the weight of no unary rule."""
+    return value
+
+
 @kept.on(Scaled)
 def _(numbers, keep, value):
     return max(keep * value, SPARSE_SPECK) if value > 0 else 0.0
+
+
+@inner(fastmath=FAST)
+def long_product(lefts, a, rights, b, factors, first, count):
+    """As `product` of scaled numbers, by vector instructions."""
+    total = 0.0
+    for t in range(count):
+        total += lefts[a + t] * rights[b + t] * factors[first + t]
+    return total
 
 
 @inner
@@ -195,129 +235,14 @@ def log_sum(x, y):
     return top + math.log1p(math.exp(other - top))
 
 
-@product.on(Logs)
-def _(numbers, lefts, a, rights, b, factors, first, count):
-    return log_product(lefts, a, rights, b, count)
-
-
-@product.on(Best)
-def _(numbers, lefts, a, rights, b, factors, first, count):
-    return largest_sum(lefts, a, rights, b, count)
-
-
-@meet.on(Logs, Best)
-def _(numbers, value, lefts, a, rights, b, count):
-    return value > -np.inf
-
-
-@include.on(Logs)
-def _(numbers, totals, a, weight, value):
-    totals[a] = log_sum(totals[a], weight + value)
-
-
-@include.on(Best)
-def _(numbers, totals, a, weight, value):
-    totals[a] = max(totals[a], weight + value)
-
-
-@enter.on(Logs)
-def _(numbers, totals, a, value, factor):
-    totals[a] = log_sum(totals[a], value)
-
-
-@enter.on(Best)
-def _(numbers, totals, a, value, factor):
-    totals[a] = max(totals[a], value)
-
-
-@keep_of.on(Logs, Best, Residues)
-def _(numbers, keeps, row):
-    return 0.0
-
-
-@kept.on(Logs, Best, Residues)
-def _(numbers, keep, value):
-    return value
-
-
-@product.on(Residues)
-def _(numbers, lefts, a, rights, b, factors, first, count):
-    # Above any product of remainders; twice as much still fits.
-    bound = numbers.prime << 31
-    total = np.int64(0)
-    for t in range(count):
-        total += lefts[a + t] * rights[b + t]
-        if total >= bound:
-            total -= bound
-    return total % numbers.prime
-
-
-@meet.on(Residues)
-def _(numbers, value, lefts, a, rights, b, count):
-    return value > 0
-
-
-@include.on(Residues)
-def _(numbers, totals, a, weight, value):
-    totals[a] = (totals[a] + weight * value) % numbers.prime
-
-
-@enter.on(Residues)
-def _(numbers, totals, a, value, factor):
-    totals[a] = (totals[a] + value) % numbers.prime
-
-
 # Scales. A shift is the binary exponent of numbers that are being added up, below NOTHING / 2 where
 # there are none; without scales it is always 0.
 
 
-@operation
+@operation(Logs, Best, Residues)
 def split_scale(numbers, exps, rule_exponents, row, i, j, factors):
     """The shift of what the splits of i..j and this row of rules give; sets their factors."""
-
-
-@operation
-def word_scale(numbers, exponents, position):
-    """The shift of a word's entries."""
-
-
-@operation
-def arc_scale(numbers, exponents, cell, shift, totals):
-    """(the common shift of totals and a cell's arcs, the factor of these); rescales totals."""
-
-
-@operation
-def new_scale(numbers, after):
-    """(the least value that is kept, scale, exponent) of a span's values [symbols]."""
-
-
-@operation
-def fitted(numbers, value, scale):
-    """(the value in this scale, whether it was too small, which makes it numbers.raised).
-
-    That is in the scale that it was too small for: that of its span, or the one before, where a
-    large unary rule has put it far above all values.
-    """
-
-
-@operation
-def set_scale(numbers, exps, unary_exponents, row, i, j, exponent):
-    """Notes the exponent of a span, after these unary rules."""
-
-
-@inner
-def power(exponent):
-    """2**exponent; 0 below the smallest normal number."""
-    if exponent < -1022:
-        return 0.0
-    return math.ldexp(1.0, exponent)
-
-
-@inner
-def set_factors(exps, i, j, shift, factors):
-    """factors[k - i] = 2**(exponent of the split after k, less shift)."""
-    for k in range(i, j):
-        factors[k - i] = power(exps[i, k] + exps[k + 1, j] - shift)
+    return 0
 
 
 @split_scale.on(Scaled)
@@ -331,9 +256,21 @@ def _(numbers, exps, rule_exponents, row, i, j, factors):
     return shift + rule_exponents[row]
 
 
+@operation(Logs, Best, Residues)
+def word_scale(numbers, exponents, position):
+    """The shift of a word's entries."""
+    return 0
+
+
 @word_scale.on(Scaled)
 def _(numbers, exponents, position):
     return exponents[position]
+
+
+@operation(Logs, Best, Residues)
+def arc_scale(numbers, exponents, cell, shift, totals):
+    """(the common shift of totals and a cell's arcs, the factor of these); rescales totals."""
+    return shift, 1.0
 
 
 @arc_scale.on(Scaled)
@@ -350,6 +287,15 @@ def _(numbers, exponents, cell, shift, totals):
     return shift, power(own - shift)
 
 
+@operation(Logs, Best)
+def new_scale(numbers, after):
+    """(the least value that is kept, scale, exponent) of a span's values [symbols]."""
+    top = -np.inf
+    for a in range(after.shape[0]):
+        top = max(top, after[a])
+    return top + numbers.beam, 1.0, 0
+
+
 @new_scale.on(Scaled)
 def _(numbers, after):
     top = 0.0
@@ -361,6 +307,21 @@ def _(numbers, after):
     return numbers.beam * top, math.ldexp(1.0, -exponent), exponent
 
 
+@new_scale.on(Residues)
+def _(numbers, after):
+    return np.int64(0), np.int64(1), 0
+
+
+@operation(Logs, Best, Residues)
+def fitted(numbers, value, scale):
+    """(the value in this scale, whether it was too small, which makes it numbers.raised).
+
+    That is in the scale that it was too small for: that of its span, or the one before, where a
+    large unary rule has put it far above all values.
+    """
+    return value, False
+
+
 @fitted.on(Scaled)
 def _(numbers, value, scale):
     scaled = value * scale
@@ -369,44 +330,26 @@ def _(numbers, value, scale):
     return scaled, False
 
 
+@operation(Logs, Best, Residues)
+def set_scale(numbers, exps, unary_exponents, row, i, j, exponent):
+    """Notes the exponent of a span, after these unary rules."""
+
+
 @set_scale.on(Scaled)
 def _(numbers, exps, unary_exponents, row, i, j, exponent):
     exps[i, j] = exponent + unary_exponents[row]
 
 
-@split_scale.on(Logs, Best, Residues)
-def _(numbers, exps, rule_exponents, row, i, j, factors):
-    return 0
+@inner
+def power(exponent):
+    """2**exponent; 0 below the smallest normal number."""
+    if exponent < -1022:
+        return 0.0
+    return math.ldexp(1.0, exponent)
 
 
-@word_scale.on(Logs, Best, Residues)
-def _(numbers, exponents, position):
-    return 0
-
-
-@arc_scale.on(Logs, Best, Residues)
-def _(numbers, exponents, cell, shift, totals):
-    return shift, 1.0
-
-
-@new_scale.on(Logs, Best)
-def _(numbers, after):
-    top = -np.inf
-    for a in range(after.shape[0]):
-        top = max(top, after[a])
-    return top + numbers.beam, 1.0, 0
-
-
-@new_scale.on(Residues)
-def _(numbers, after):
-    return np.int64(0), np.int64(1), 0
-
-
-@fitted.on(Logs, Best, Residues)
-def _(numbers, value, scale):
-    return value, False
-
-
-@set_scale.on(Logs, Best, Residues)
-def _(numbers, exps, unary_exponents, row, i, j, exponent):
-    pass
+@inner
+def set_factors(exps, i, j, shift, factors):
+    """factors[k - i] = 2**(exponent of the split after k, less shift)."""
+    for k in range(i, j):
+        factors[k - i] = power(exps[i, k] + exps[k + 1, j] - shift)

@@ -151,13 +151,9 @@ def inside(problem, start, n):
     return chart, low
 
 
-@operation
+@operation(Scaled)
 def log_value(numbers, chart, symbol, j):
     """log of a symbol's value over the first j + 1 words."""
-
-
-@log_value.on(Scaled)
-def _(numbers, chart, symbol, j):
     value = chart.lefts[symbol * chart.exps.shape[0] + j]
     return math.log(value) + chart.exps[0, j] * math.log(2.0) if value > 0 else -np.inf
 

@@ -74,143 +74,10 @@ class Pair(NamedTuple):
     size: int
 
 
-@operation
+@operation(Scaled)
 def seed(numbers, factor, value):
     """What comes down to the root, of this value, for the gradient of factor * log Z."""
-
-
-@operation
-def passed(numbers, alpha, weight, below, above):
-    """What a unary rule passes on of alpha, from a symbol of value `above` to one of `below`."""
-
-
-@operation
-def counted(numbers, passed, below):
-    """How often the rule that has passed this on is used."""
-
-
-@operation
-def back_shift(numbers, exps, unary_exponents, row, i, j):
-    """The exponent of a span's values before the unary rules."""
-
-
-@operation
-def split_factors(numbers, exps, rule_exponents, row, i, j, shift, factors):
-    """Sets the factors of the splits of a span, given that exponent."""
-
-
-@operation
-def entry_scale(numbers, exponents, place, shift):
-    """The scale of the entries of a place, given that exponent."""
-
-
-@operation
-def entry_count(numbers, back, value, total, scale):
-    """How often an entry is used that is part of a total."""
-
-
-@operation
-def wanted(numbers, rule, back):
-    """What a rule sends down to its pair of rows; not 0 if there is something."""
-
-
-@operation
-def spread_rows(numbers, pair, lefts, rights, factors, gradient, grad_lefts, grad_rights):
-    """Sends down what the rules of a pair have in common; returns the product of its rows."""
-
-
-@operation
-def spread_rule(
-    numbers, count, rule, back, total, value, pair, lefts, rights, grad_lefts, grad_rights
-):  # fmt: skip
-    """Sends down what only one rule does; returns its count with that of this pair added."""
-
-
-@operation
-def report(numbers, grammar, unary, keep, span, i, j, outer):
-    """Fills a span's posteriors.
-
-    Values after the unary rules, unlike those in the chart, are of all symbols that chains of unary
-    rules may pass through: also of those that are dropped or not allowed.
-    """
-
-
-@seed.on(Scaled)
-def _(numbers, factor, value):
     return factor / value
-
-
-@passed.on(Scaled)
-def _(numbers, alpha, weight, below, above):
-    return weight * alpha
-
-
-@counted.on(Scaled)
-def _(numbers, passed, below):
-    return passed * below
-
-
-@back_shift.on(Scaled)
-def _(numbers, exps, unary_exponents, row, i, j):
-    return exps[i, j] - unary_exponents[row]
-
-
-@split_factors.on(Scaled)
-def _(numbers, exps, rule_exponents, row, i, j, shift, factors):
-    set_factors(exps, i, j, shift - rule_exponents[row], factors)
-
-
-@entry_scale.on(Scaled)
-def _(numbers, exponents, place, shift):
-    return power(exponents[place] - shift)
-
-
-@entry_count.on(Scaled)
-def _(numbers, back, value, total, scale):
-    return back * value * scale
-
-
-@inner(fastmath=FAST)
-def back_through(lefts, rights, pair, factors, gradient, grad_lefts, grad_rights):
-    """Backward of the product of two rows, which is returned as well."""
-    a, b, first = pair.left, pair.right, pair.first
-    total = 0.0
-    for t in range(pair.size):
-        weight = gradient * factors[first + t]
-        grad_lefts[a + t] += weight * rights[b + t]
-        grad_rights[b + t] += weight * lefts[a + t]
-        total += lefts[a + t] * rights[b + t] * factors[first + t]
-    return total
-
-
-@wanted.on(Scaled)
-def _(numbers, rule, back):
-    return rule * back
-
-
-@spread_rows.on(Scaled)
-def _(numbers, pair, lefts, rights, factors, gradient, grad_lefts, grad_rights):
-    return back_through(lefts, rights, pair, factors, gradient, grad_lefts, grad_rights)
-
-
-@spread_rule.on(Scaled)
-def _(numbers, count, rule, back, total, value, pair, lefts, rights, grad_lefts, grad_rights):
-    return count + rule * back * value
-
-
-@report.on(Scaled)
-def _(numbers, grammar, unary, keep, span, i, j, outer):
-    places, after = grammar.unary_place, outer.after[i, j]
-    for a in range(places.shape[0]):
-        outer.above[i, j, a] = outer.below[i, j, a] = span.alphas[a] * span.values[a]
-        after[a] = span.values[a]
-        if places[a] >= 0:
-            outer.below[i, j, a] = span.back[a] * span.totals[a]
-            after[a] = keep * span.totals[a]
-        outer.back[i, j, a] = span.back[a]
-    for u in range(grammar.unary_head.shape[0]):
-        child = grammar.unary_child[u]
-        after[grammar.unary_head[u]] += unary[u] * span.totals[child]
 
 
 @seed.on(Logs)
@@ -218,9 +85,21 @@ def _(numbers, factor, value):
     return factor
 
 
+@operation(Scaled)
+def passed(numbers, alpha, weight, below, above):
+    """What a unary rule passes on of alpha, from a symbol of value `above` to one of `below`."""
+    return weight * alpha
+
+
 @passed.on(Logs)
 def _(numbers, alpha, weight, below, above):
     return alpha * math.exp(weight + below - above)
+
+
+@operation(Scaled)
+def counted(numbers, passed, below):
+    """How often the rule that has passed this on is used."""
+    return passed * below
 
 
 @counted.on(Logs)
@@ -228,9 +107,21 @@ def _(numbers, passed, below):
     return passed
 
 
+@operation(Scaled)
+def back_shift(numbers, exps, unary_exponents, row, i, j):
+    """The exponent of a span's values before the unary rules."""
+    return exps[i, j] - unary_exponents[row]
+
+
 @back_shift.on(Logs)
 def _(numbers, exps, unary_exponents, row, i, j):
     return 0
+
+
+@operation(Scaled)
+def split_factors(numbers, exps, rule_exponents, row, i, j, shift, factors):
+    """Sets the factors of the splits of a span, given that exponent."""
+    set_factors(exps, i, j, shift - rule_exponents[row], factors)
 
 
 @split_factors.on(Logs)
@@ -238,9 +129,21 @@ def _(numbers, exps, rule_exponents, row, i, j, shift, factors):
     pass
 
 
+@operation(Scaled)
+def entry_scale(numbers, exponents, place, shift):
+    """The scale of the entries of a place, given that exponent."""
+    return power(exponents[place] - shift)
+
+
 @entry_scale.on(Logs)
 def _(numbers, exponents, place, shift):
     return 1.0
+
+
+@operation(Scaled)
+def entry_count(numbers, back, value, total, scale):
+    """How often an entry is used that is part of a total."""
+    return back * value * scale
 
 
 @entry_count.on(Logs)
@@ -248,14 +151,34 @@ def _(numbers, back, value, total, scale):
     return back * math.exp(value - total)
 
 
+@operation(Scaled)
+def wanted(numbers, rule, back):
+    """What a rule sends down to its pair of rows; not 0 if there is something."""
+    return rule * back
+
+
 @wanted.on(Logs)
 def _(numbers, rule, back):
     return abs(back) if rule > -np.inf else 0.0
 
 
+@operation(Scaled)
+def spread_rows(numbers, pair, lefts, rights, factors, gradient, grad_lefts, grad_rights):
+    """Sends down what the rules of a pair have in common; returns the product of its rows."""
+    return back_through(lefts, rights, pair, factors, gradient, grad_lefts, grad_rights)
+
+
 @spread_rows.on(Logs)
 def _(numbers, pair, lefts, rights, factors, gradient, grad_lefts, grad_rights):
     return 0.0
+
+
+@operation(Scaled)
+def spread_rule(
+    numbers, count, rule, back, total, value, pair, lefts, rights, grad_lefts, grad_rights
+):  # fmt: skip
+    """Sends down what only one rule does; returns its count with that of this pair added."""
+    return count + rule * back * value
 
 
 @spread_rule.on(Logs)
@@ -269,6 +192,26 @@ def _(numbers, count, rule, back, total, value, pair, lefts, rights, grad_lefts,
         grad_lefts[a + t] += share
         grad_rights[b + t] += share
     return count
+
+
+@operation(Scaled)
+def report(numbers, grammar, unary, keep, span, i, j, outer):
+    """Fills a span's posteriors.
+
+    Values after the unary rules, unlike those in the chart, are of all symbols that chains of unary
+    rules may pass through: also of those that are dropped or not allowed.
+    """
+    places, after = grammar.unary_place, outer.after[i, j]
+    for a in range(places.shape[0]):
+        outer.above[i, j, a] = outer.below[i, j, a] = span.alphas[a] * span.values[a]
+        after[a] = span.values[a]
+        if places[a] >= 0:
+            outer.below[i, j, a] = span.back[a] * span.totals[a]
+            after[a] = keep * span.totals[a]
+        outer.back[i, j, a] = span.back[a]
+    for u in range(grammar.unary_head.shape[0]):
+        child = grammar.unary_child[u]
+        after[grammar.unary_head[u]] += unary[u] * span.totals[child]
 
 
 @report.on(Logs)
@@ -290,6 +233,19 @@ def _(numbers, grammar, unary, keep, span, i, j, outer):
     for a in range(values.shape[0]):
         after[a] -= top
         back[a] += top
+
+
+@inner(fastmath=FAST)
+def back_through(lefts, rights, pair, factors, gradient, grad_lefts, grad_rights):
+    """Backward of the product of two rows, which is returned as well."""
+    a, b, first = pair.left, pair.right, pair.first
+    total = 0.0
+    for t in range(pair.size):
+        weight = gradient * factors[first + t]
+        grad_lefts[a + t] += weight * rights[b + t]
+        grad_rights[b + t] += weight * lefts[a + t]
+        total += lefts[a + t] * rights[b + t] * factors[first + t]
+    return total
 
 
 @inner
