@@ -31,7 +31,6 @@ from inout.grammars.parser.sentences import (
     known_form,
 )
 from inout.grammars.words import Vocabulary
-from inout.kernels.sparse.prefix import Prefixes
 
 if TYPE_CHECKING:
     from inout.forest import Forest
@@ -262,14 +261,15 @@ class Parser:
         """log P(a sentence begins with the first i words), i = 0 … n: [n+1], the first is 0.
 
         P(sentence) is the weight of its trees divided by that of all trees, which must be finite.
-        −inf if no sentence begins like that. Not differentiable. O(n³ · rules) at worst, usually
-        far less (Jelinek & Lafferty 1991).
+        −inf if no sentence begins like that. O(n³ · rules) at worst, usually far less (Jelinek &
+        Lafferty 1991). Differentiable in the log-weights: if they want a gradient, it takes as long
+        as `inside`, and an inverse of size nonterminals × nonterminals.
 
         >>> parser = Parser(Grammar.from_text("S -> S S [0.25] | 'a' [0.75]"))
         >>> parser.prefix_log_probs("a a b".split()).exp()
         tensor([1.0000, 1.0000, 0.2500, 0.0000], dtype=torch.float64)
         """
-        return torch.from_numpy(self._begins(words).begins)
+        return self._begins(words)[0]
 
     def surprisals(self, words: Sequence[str], *, end: bool = False) -> Float[Tensor, " m"]:
         """−log P(word | the words before it) of each word, in nats: [n] (Hale 2001).
@@ -283,15 +283,16 @@ class Parser:
         tensor([1.0000, 0.2500, 0.5625], dtype=torch.float64)
         """
         begins, sentences = self._begins(words)
-        logs = np.append(begins, sentences[-1:] if end else [])
-        with np.errstate(invalid="ignore"):
-            return torch.from_numpy(np.where(logs[1:] > -np.inf, logs[:-1] - logs[1:], np.inf))
+        logs = torch.cat([begins, sentences[-1:]]) if end else begins
+        finite = torch.where(logs > -torch.inf, logs, 0.0)
+        return torch.where(logs[1:] > -torch.inf, finite[:-1] - finite[1:], torch.inf)
 
-    def _begins(self, words: Sequence[str]) -> Prefixes:
+    def _begins(self, words: Sequence[str]) -> tuple[Tensor, Tensor]:
         check_words(words)
         if isinstance(words, Lattice):
             raise ArgumentError("words", "must be a sentence to have prefixes. Got a lattice")
-        return self._prefixes.log_probs(compile_sentences([words], self.form, self.vocabulary))
+        compiled = compile_sentences([words], self.form, self.vocabulary)
+        return self._prefixes.differentiable_log_probs(compiled, self.grammar.log_weights)
 
     @cached_property
     def _prefixes(self) -> SentencePrefixes:

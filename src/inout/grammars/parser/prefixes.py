@@ -11,11 +11,13 @@ from inout._core.errors import ArgumentError, Remedy
 from inout._core.graphs import strong_components
 from inout.grammars.expectations import proper_log_weights
 from inout.grammars.parser.normal_form import FormWeights, NormalForm
+from inout.grammars.parser.prefix_derivatives import prefix_derivatives
 from inout.grammars.parser.sentences import Compiled
 from inout.grammars.partition import log_partitions
 from inout.grammars.structure import reachable
 from inout.grammars.table import RuleTable
 from inout.grammars.transforms.base import Vector
+from inout.kernels.autograd import gradient_wanted
 from inout.kernels.sparse.cpu.passes import ParsingPasses
 from inout.kernels.sparse.prefix import Prefixes, Steps, elimination, prefix_log_probs
 
@@ -56,10 +58,27 @@ class SentencePrefixes:
             self.form = form
             self.log_empty = log_empty - total  # of the empty sentence
             self.log_nonempty = log_whole - total
-            probabilities = _probabilities(form.table, rules, log_z)
+            self.log_z, probabilities = log_z, _probabilities(form.table, rules, log_z)
             self.steps = left_corner_steps(form.table, probabilities)
             rule_logs = torch.from_numpy(probabilities)
             self._weights = FormWeights(rule_logs, form.closure.log_weights(rule_logs))
+
+    def differentiable_log_probs(
+        self, compiled: Compiled, log_weights: Float[Tensor, " r"]
+    ) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
+        """`log_probs` as tensors, twice differentiable if the log-weights want a gradient."""
+        found = [torch.from_numpy(logs) for logs in self.log_probs(compiled)]
+        if gradient_wanted(log_weights):
+            used = self._weights.rules.numpy() > -np.inf
+            slopes = prefix_derivatives(
+                self.form, log_weights.cpu().double(), self.log_z, used, compiled
+            )
+            # The values are those of the compiled passes, which lose no digits.
+            found = [
+                x + torch.where((x > -torch.inf) & y.isfinite(), y - y.detach(), 0.0)
+                for x, y in zip(found, slopes, strict=True)
+            ]
+        return found[0], found[1]
 
     def log_probs(self, compiled: Compiled) -> Prefixes:
         """Log-probabilities [n+1] of beginning with the first 0 to n words, and of being these."""

@@ -117,11 +117,11 @@ class _Weights:
                 splits = [above[i, k][self.left] + above[k + 1, j][self.right] for k in range(i, j)]
                 values = torch.cat([self.words[own], *(logs + x for x in splits)])
                 allowed = _allowed(self.sentences, cell)
-                below = _sums(values, torch.cat([symbols, self.head.repeat(width - 1)]), s)
+                below = log_sums(values, torch.cat([symbols, self.head.repeat(width - 1)]), s)
                 below = torch.where(allowed, below, -torch.inf)
                 logs = self.rows(self.unary, [cell])[0]
                 values = torch.cat([below, logs + below[self.unary_child]])
-                here = _sums(values, torch.cat([torch.arange(s), self.unary_head]), s)
+                here = log_sums(values, torch.cat([torch.arange(s), self.unary_head]), s)
                 usable[i, j] = allowed & (here >= here.max() + lowest)
                 above[i, j] = torch.where(usable[i, j], here, -torch.inf)
         return above, usable
@@ -147,12 +147,12 @@ class _Weights:
                 places = [self.left] * len(later) + [self.right] * len(earlier)
                 if width == n:
                     values, places = [self.words.new_zeros(1)], [torch.tensor([self.root])]
-                alphas = _sums(torch.cat(values), torch.cat(places), s)
+                alphas = log_sums(torch.cat(values), torch.cat(places), s)
                 alphas = torch.where(usable[i, j], alphas, -torch.inf)
                 logs = self.rows(self.unary, [self.cell(b, i, j)])[0]
                 values = [alphas, logs + alphas[self.unary_head]]
                 places = [torch.arange(s), self.unary_child]
-                total = _sums(torch.cat(values), torch.cat(places), s)
+                total = log_sums(torch.cat(values), torch.cat(places), s)
                 allowed = _allowed(self.sentences, self.cell(b, i, j))
                 back[i, j] = torch.where(allowed, total, -torch.inf)
                 found[i, j] = torch.where(usable[i, j], total, -torch.inf)
@@ -181,7 +181,7 @@ def _allowed(sentences: SentenceArrays, cell: int) -> Bool[Tensor, " s"]:
     return torch.from_numpy(sentences.allowed[cell])
 
 
-def _sums(values: Tensor, places: Tensor, size: int) -> Tensor:
+def log_sums(values: Tensor, places: Tensor, size: int) -> Tensor:
     """log of the sum of exp(values) at each place, -inf where there is none, its gradient 0."""
     tops = values.new_full((size,), -torch.inf)
     tops = tops.scatter_reduce(0, places, values.detach(), "amax")
