@@ -1,5 +1,6 @@
 from inout.deduction import Program
 from inout.programs.facts import brackets as brackets
+from inout.programs.facts import categorial_lexicon as categorial_lexicon
 from inout.programs.facts import earley_rules as earley_rules
 from inout.programs.facts import elementary_trees as elementary_trees
 from inout.programs.facts import sentence as sentence

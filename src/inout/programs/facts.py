@@ -170,3 +170,48 @@ def elementary_trees(
             )
         rows["tree"].append((add(tree), tree[0]))
     return {name: Facts(r, log_weights if name == "tree" else None) for name, r in rows.items()}
+
+
+def categorial_lexicon(
+    entries: Iterable[tuple[str, str]],
+    log_weights: Weights = None,
+    *,
+    start: Sequence[str] = ("S",),
+) -> dict[str, Facts]:
+    r"""The facts start, lexical, slash and atomic of the program `categorial_grammar`.
+
+    Each entry is a word and a category in Steedman's notation, result first; slashes group from
+    the left: S\NP/NP is (S\NP)/NP. Expected counts of "lexical" are in the order of the entries.
+
+    >>> facts = categorial_lexicon([("she", "NP"), ("sleeps", "S\\NP")])
+    >>> facts["lexical"].rows, facts["slash"].rows
+    ([('she', 'NP'), ('sleeps', 'S\\NP')], [('S\\NP', 'S', '\\', 'NP')])
+    """
+    known: dict[str, tuple[str, str, str] | None] = {}
+
+    def name(category: str) -> str:
+        """The category without needless parentheses; it is added with all its parts."""
+        depth, last = 0, -1
+        for place, character in enumerate(category):
+            depth += (character == "(") - (character == ")")
+            last = place if character in "/\\" and depth == 0 else last
+        if last > 0:
+            left, slash, right = name(category[:last]), category[last], name(category[last + 1 :])
+            full = f"{left}{slash}({right})" if known[right] else f"{left}{slash}{right}"
+            known[full] = (left, slash, right)
+            return full
+        if category.startswith("(") and category.endswith(")") and depth == 0:
+            return name(category[1:-1])
+        if not category or set("()/\\") & set(category):
+            raise ArgumentError("entries", f": the category {category!r} makes no sense")
+        known[category] = None
+        return category
+
+    rows = [(word, name(category)) for word, category in entries]
+    roots = [(name(category),) for category in start]
+    return {
+        "start": Facts(roots),
+        "lexical": Facts(rows, log_weights),
+        "slash": Facts([(full, *parts) for full, parts in known.items() if parts]),
+        "atomic": Facts([(full,) for full, parts in known.items() if not parts]),
+    }
