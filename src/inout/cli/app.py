@@ -19,6 +19,7 @@ from inout.cli.commands import (
     demo,
     em,
     evaluate,
+    fit,
     induce,
     parse,
     programs,
@@ -67,6 +68,7 @@ for module, command in (
 app.command("eval", epilog=evaluate.EXAMPLES, rich_help_panel=GRAMMARS)(evaluate.evaluate)
 app.add_typer(context.app, name="context", rich_help_panel=SEQUENCES)
 app.command(epilog=solve.EXAMPLES, rich_help_panel=EQUATIONS)(solve.solve)
+app.command(epilog=fit.EXAMPLES, rich_help_panel=EQUATIONS)(fit.fit)
 app.command(epilog=programs.EXAMPLES, rich_help_panel=EQUATIONS)(programs.programs)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from io import BufferedIOBase
 from pathlib import Path
 
-from inout._core.errors import ArgumentError, FileError
+from inout._core.errors import ArgumentError, FileError, Remedy
 from inout.io.files import check_readable, check_writable, decoded_lines
 
 STANDARD_INPUT, STDIN = "-", "<stdin>"  # as an argument, and in messages
@@ -31,6 +32,26 @@ def check_output(option: str, out: str | None, inputs: Sequence[str] = ()) -> No
         both = path != STANDARD_INPUT and Path(path).exists() and Path(out).exists()
         if both and Path(path).samefile(out):
             raise ArgumentError(option, f"must not be an input file. Got {out}")
+
+
+@contextmanager
+def checkpointed(kept: Path, *, resume: bool) -> Iterator[None]:
+    """Training with a checkpoint and writing of the result; after that it is removed."""
+    check_writable(kept)
+    if not resume and kept.exists():
+        raise FileError("this checkpoint already exists", file=kept, remedy=Remedy.RESUME)
+    try:
+        yield
+    except KeyboardInterrupt:
+        if kept.exists():
+            print(f"stopped; --resume continues from {kept}", file=sys.stderr)
+        raise
+    except FileError as error:
+        if not kept.exists() or error.file == str(kept):
+            raise
+        again = f"{error.message}; --resume writes it again from {kept}"
+        raise FileError(again, file=error.file) from error
+    kept.unlink(missing_ok=True)
 
 
 def is_typed() -> bool:

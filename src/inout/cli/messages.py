@@ -12,6 +12,7 @@ from inout._core.errors import FileError, InoutError, ProgramError, Remedy
 OPTIONS = {
     "checkpoint": "--checkpoint",
     "format": "--to",
+    "groups": "--group",
     "max_edges": "--max-edges",
     "max_iterations": "--iterations",
     "max_rounds": "--max-rounds",

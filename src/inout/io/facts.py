@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from inout._core.errors import AmbiguousFactsError, FileError
 from inout.deduction import Facts
+from inout.deduction.syntax import quote
 from inout.io.files import read_text
 
 # Only what would be written back the same way: 007 and 1.0 are strings.
@@ -26,13 +27,15 @@ class _Line:
     path: str | Path
     number: int
     fields: list[str]
+    block: int  # how many empty lines are above it
+    indent: int = 0  # characters before the first field
 
     def error(self, field: int, message: str) -> FileError:
         return FileError(message, file=self.path, line=self.number, column=self.column(field))
 
     def column(self, field: int) -> int:
         before = self.fields[:field]
-        return sum(map(len, before)) + len(before) + 1
+        return self.indent + sum(map(len, before)) + len(before) + 1
 
 
 def read_facts(
@@ -61,9 +64,71 @@ def read_facts(
     >>> facts.rows, facts.log_weights.tolist()
     ([('S', 'NP', 'VP'), ('NP', 'she')], [-0.5, -1.0])
     """
-    allowed = set(arities)
-    lines = list(_lines(path))
-    readings = list(_readings(lines, allowed, weighted))
+    return _facts(list(_lines(path)), set(arities), weighted, probabilities)
+
+
+def read_examples(
+    path: str | Path, arities: Mapping[str, Iterable[int]], *, probabilities: bool = False
+) -> list[tuple[int, dict[str, Facts]]]:
+    r"""The examples of a file, and the line that each begins at: blocks of facts.
+
+    Each line is the name of a relation and a row as for `read_facts`, separated by a tab; empty
+    lines separate the examples. A relation of which an example has no row is empty there.
+
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "corpus.tsv"
+    >>> _ = path.write_text("word\ta\t0\t1\nlength\t1\n\nlength\t0\n")
+    >>> found = read_examples(path, {"word": [3], "length": [1]})
+    >>> [(line, example["word"].rows) for line, example in found]
+    [(1, [('a', 0, 1)]), (4, [])]
+    """
+    lines: dict[str, list[_Line]] = {}
+    firsts: dict[int, int] = {}
+    for line in _lines(path):
+        name = line.fields[0].strip(" ")
+        if name not in arities:
+            raise line.error(0, f"expected one of the relations {', '.join(arities)}. Got {name!r}")
+        row = replace(line, fields=line.fields[1:], indent=len(line.fields[0]) + 1)
+        lines.setdefault(name, []).append(row)
+        firsts.setdefault(line.block, line.number)
+    examples: dict[int, dict[str, Facts]] = {block: {} for block in firsts}
+    for name, found in lines.items():
+        facts = _facts(found, set(arities[name]), None, probabilities)
+        places: dict[int, list[int]] = {block: [] for block in firsts}
+        for place, line in enumerate(found):
+            places[line.block].append(place)
+        for block, kept in places.items():
+            weights = facts.log_weights[kept] if facts.weighted else None
+            examples[block][name] = Facts([facts.rows[place] for place in kept], weights)
+    return [(firsts[block], example) for block, example in examples.items()]
+
+
+def facts_text(facts: Facts, *, probabilities: bool = False) -> str:
+    """The text of a file of weighted facts, as `read_facts` reads it.
+
+    >>> facts_text(Facts([("S", "12", 12)], [-0.5]))
+    'S\\t"12"\\t12\\t-0.5\\n'
+    """
+    weights = facts.log_weights.exp() if probabilities else facts.log_weights
+    rows = zip(facts.rows, weights.tolist(), strict=True)
+    return "".join("\t".join([*map(_field, row), repr(weight)]) + "\n" for row, weight in rows)
+
+
+def _field(value: str | int) -> str:
+    """A value as it is written in a file."""
+    if not isinstance(value, str):
+        return str(value)
+    try:
+        plain = value.isprintable() and value[:1] != "#" and read_value(value) == value
+    except ValueError:
+        plain = False
+    return value if plain else quote(value)
+
+
+def _facts(
+    lines: list[_Line], arities: set[int], weighted: bool | None, probabilities: bool
+) -> Facts:
+    readings = list(_readings(lines, arities, weighted))
     rows, weights = [], []
     for line, has_weight in zip(lines, readings, strict=True):
         size = len(line.fields) - has_weight
@@ -103,10 +168,12 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _lines(path: str | Path) -> Iterator[_Line]:
+    block = 0
     for number, text in enumerate(read_text(path).split("\n"), 1):
         text = text.removesuffix("\r")
+        block += not text.strip()
         if text.strip() and not text.startswith("#"):
-            yield _Line(path, number, text.split("\t"))
+            yield _Line(path, number, text.split("\t"), block)
 
 
 def _readings(lines: list[_Line], arities: set[int], weighted: bool | None) -> Iterator[bool]:

@@ -100,6 +100,12 @@ class ProgramModel:
         """The number of the distribution of each parameter."""
         return self._rows[self._rows >= 0]
 
+    @property
+    def trained(self) -> list[str]:
+        """The relations with weights that are probabilities."""
+        parts = np.split(self._rows, np.cumsum([len(facts) for facts in self.facts.values()])[:-1])
+        return [name for name, rows in zip(self.facts, parts, strict=True) if (rows >= 0).any()]
+
     def with_log_weights(
         self, log_weights: Tensor | NDArray[np.float64] | Sequence[float]
     ) -> ProgramModel:

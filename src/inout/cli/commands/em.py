@@ -5,6 +5,7 @@ from __future__ import annotations
 from inout._core.checks import expect
 from inout._core.errors import ArgumentError
 from inout.cli.commands import options as opt
+from inout.cli.formats import plural
 from inout.cli.progress import status
 
 EXAMPLES = """The state is saved in FILE.checkpoint after every iteration and removed at the end. \
@@ -88,4 +89,8 @@ def em(
         max_iterations=iterations,
     )
     work.print_notes(data, trained)
-    print(work.as_json(out, data, trained) if as_json else work.as_text(out, data, trained))
+    if as_json:
+        print(work.as_json(out, data, trained))
+        return
+    rules = plural(len(work.trained_grammar(trained)), "rule")
+    print(work.as_text(data, trained, f"{out}, {rules}"))

@@ -70,7 +70,7 @@ def solve(
         check_output("--html", html)
         request = Request(
             program=program,
-            files=[_pair("--facts", text, "FILE") for text in facts or []],
+            files=[pair("--facts", text, "FILE") for text in facts or []],
             single=[(name, values) for name, _, values in (t.partition("=") for t in fact or [])],
             sentence=sentence,
             goal=goal,
@@ -108,14 +108,15 @@ def solve(
         paper.note_file(html)
 
 
-def _pair(name: str, text: str, what: str) -> tuple[str, str]:
+def pair(name: str, text: str, what: str) -> tuple[str, str]:
+    """The two sides of NAME=VALUE."""
     relation, equals, value = text.partition("=")
     expect(relation and equals and value, name, f"must look like NAME={what}", text)
     return relation, value
 
 
 def _width(text: str) -> tuple[str, int]:
-    relation, width = _pair("--beam", text, "WIDTH")
+    relation, width = pair("--beam", text, "WIDTH")
     fine = width.isascii() and width.isdigit() and int(width) >= 1
     expect(fine, "--beam", "must have a width of at least 1", width)
     return relation, int(width)

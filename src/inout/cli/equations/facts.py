@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 import torch
 
@@ -17,6 +17,15 @@ LENGTH = "length"
 
 def load_facts(program: Program, request: Request) -> tuple[dict[str, Facts], frozenset[str]]:
     """The facts from files and from the sentence, and the relations that the sentence fills."""
+    arities, facts = arities_of(program.parsed), given_facts(program, request)
+    said = {} if request.sentence is None else _sentence(request.sentence, arities, facts)
+    facts.update(said)
+    check_complete(program, facts)
+    return facts, frozenset(said)
+
+
+def given_facts(program: Program, request: Request) -> dict[str, Facts]:
+    """The facts of --facts and --fact."""
     arities = arities_of(program.parsed)
     parts: dict[str, list[Facts]] = {}
     for name, path in request.files:
@@ -33,11 +42,7 @@ def load_facts(program: Program, request: Request) -> tuple[dict[str, Facts], fr
         parts.setdefault(name, []).append(rows)
     for name, values in request.single:
         parts.setdefault(name, []).append(Facts([_single(name, values, arities[name])]))
-    facts = {name: _chained(files) for name, files in parts.items()}
-    said = {} if request.sentence is None else _sentence(request.sentence, arities, facts)
-    facts.update(said)
-    _check_complete(program, facts)
-    return facts, frozenset(said)
+    return {name: _chained(files) for name, files in parts.items()}
 
 
 def _single(name: str, values: str, arities: set[int]) -> tuple[str | int, ...]:
@@ -79,11 +84,14 @@ def _sentence(
     return said
 
 
-def _check_complete(program: Program, facts: Mapping[str, Facts]) -> None:
+def check_complete(program: Program, facts: Container[str], corpus: bool = False) -> None:
+    """Refuse relations that nothing gives; the caret is below their first use."""
     for name, use in program.parsed.used.items():
         if name in facts or name in program.parsed.derived:
             continue
         way = f"--facts {name}=FILE.tsv or --fact {name}=VALUES"
-        if name == WORD and 3 in use.arities:
+        if corpus:
+            way += ", or --from facts and rows of it in the corpus"
+        elif name == WORD and 3 in use.arities:
             way += ' or --sentence "..."'
         raise program.parsed.error(f"{name} is not given: add {way}", use.position)

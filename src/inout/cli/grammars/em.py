@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +12,9 @@ from typing import Any
 import torch
 
 from inout._core.checks import expect
-from inout._core.errors import ArgumentError, FileError, Remedy
+from inout._core.errors import ArgumentError
 from inout.cli import formats
+from inout.cli.files import checkpointed
 from inout.cli.formats import json_line, number
 from inout.cli.grammars.answers import CHARTS, too_large
 from inout.cli.grammars.loading import Line
@@ -22,7 +22,7 @@ from inout.cli.messages import note
 from inout.grammars import Grammar
 from inout.grammars.bracketed import BracketedGrammar
 from inout.grammars.formats import Format
-from inout.io.files import check_writable, write_text
+from inout.io.files import write_text
 from inout.learning.em import EMResult, em
 from inout.learning.priors import Additive, Dirichlet, Prior
 
@@ -42,6 +42,7 @@ class Corpus:
     empty: int = 0
     long: list[Line] = field(default_factory=list)
     max_words: int = 0
+    kind: str = "sentence"
 
 
 def read_corpus(
@@ -51,7 +52,7 @@ def read_corpus(
     counts: list[float] | None = [] if frequencies else None
     corpus = Corpus(frequencies=counts, bracketed=brackets, max_words=max_words)
     for line in lines:
-        often, text = _frequency(line) if frequencies else (1.0, line.text)
+        often, text = frequency(line) if frequencies else (1.0, line.text)
         bare = Line(line.source, line.number, text)
         words, pairs = _bracketed(bare) if brackets else (bare.words, ())
         if not words:
@@ -69,7 +70,7 @@ def read_corpus(
     return corpus
 
 
-def _frequency(line: Line) -> tuple[float, str]:
+def frequency(line: Line) -> tuple[float, str]:
     """The count and the sentence of a line COUNT<tab>SENTENCE."""
     if not line.text.strip():
         return 0.0, ""
@@ -122,13 +123,10 @@ def train(
     `options` are those of `inout.em`.
     """
     kept = Path(checkpoint or f"{out}.checkpoint")
-    check_writable(kept)
-    if not resume and kept.exists():
-        raise FileError("this checkpoint already exists", file=kept, remedy=Remedy.RESUME)
-    _check_memory(grammar, corpus)
-    # Written once before training: fails now if the format cannot express a symbol.
-    grammar.to_text(format)
-    try:
+    with checkpointed(kept, resume=resume):
+        _check_memory(grammar, corpus)
+        # Written once before training: fails now if the format cannot express a symbol.
+        grammar.to_text(format)
         result = em(
             BracketedGrammar(grammar) if corpus.bracketed else grammar,
             corpus.sentences,
@@ -140,16 +138,6 @@ def train(
             **options,
         )
         write_text(out, trained_grammar(result).to_text(format))
-    except KeyboardInterrupt:
-        if kept.exists():
-            print(f"stopped; --resume continues from {kept}", file=sys.stderr)
-        raise
-    except FileError as error:
-        if not kept.exists() or error.file != out:
-            raise
-        again = f"{error.message}; --resume writes it again from {kept}"
-        raise FileError(again, file=out) from error
-    kept.unlink(missing_ok=True)
     return result
 
 
@@ -190,7 +178,7 @@ def print_notes(corpus: Corpus, result: EMResult[Any]) -> None:
         note(f"{many} of more than {corpus.max_words:,} words skipped: {places}")
     if result.left_out:
         places = _places([corpus.lines[number] for number in result.left_out])
-        many = formats.plural(len(result.left_out), "sentence")
+        many = formats.plural(len(result.left_out), corpus.kind)
         note(f"{many} without analysis skipped: {places}")
 
 
@@ -200,12 +188,12 @@ def _places(lines: Sequence[Line]) -> str:
     return f"{shown} and {more:,} more" if more > 0 else shown
 
 
-def as_text(out: str, corpus: Corpus, result: EMResult[Any]) -> str:
-    """Print a summary for a person."""
+def as_text(corpus: Corpus, result: EMResult[Any], wrote: str) -> str:
+    """A summary for a person."""
     end = "converged" if result.converged else "not converged; raise --iterations"
     first, last = result.log_likelihoods[0], result.log_likelihood
     rows = [
-        ("sentences", f"{len(corpus.sentences) - len(result.left_out):,}"),
+        (f"{corpus.kind}s", f"{len(corpus.sentences) - len(result.left_out):,}"),
         ("iterations", f"{result.iterations:,}, {end}"),
         ("log-likelihood", f"{first:.4f} at the start, {last:.4f} at the end"),
     ]
@@ -214,14 +202,14 @@ def as_text(out: str, corpus: Corpus, result: EMResult[Any]) -> str:
     if len(result.runs) > 1:
         which = "the given weights" if result.best == 0 else f"random point {result.best}"
         rows.append(("best start", f"{which}, of {len(result.runs)} starting points"))
-    rows.append(("wrote", f"{out}, {formats.plural(len(trained_grammar(result)), 'rule')}"))
+    rows.append(("wrote", wrote))
     return "\n".join(f"{name:<15}  {text}" for name, text in rows)
 
 
-def as_json(out: str, corpus: Corpus, result: EMResult[Any]) -> str:
+def as_json(out: str, corpus: Corpus, result: EMResult[Any], format: str = FORMAT) -> str:
     """The whole result as one line of JSON."""
     document = {
-        "format": FORMAT,
+        "format": format,
         "out": out,
         "sentences": len(corpus.sentences),
         "empty_lines": corpus.empty,
