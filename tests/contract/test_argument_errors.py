@@ -28,7 +28,7 @@ OF_SEVERAL = """\
 --html and --svg must be different files
 --sentence and --facts word=... both give
 X and y must have the same number
-a forest has no brackets, rule_scores
+a forest has no brackets, pruning
 all log-weights must be on one device
 both distributions must be of one family
 both distributions must have the same lengths

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from inout._core.checks import at_least, expect
+from inout._core.checks import at_least, expect, expect_shape
 from inout._core.errors import ArgumentError
 from inout._core.lazy import lazy_property
 from inout.grammars.derivations import rules_of, tree_of
@@ -198,19 +198,29 @@ class Analyses:
         found = found[..., torch.from_numpy(form.is_original)]
         return torch.nn.functional.pad(found, (0, 0, 1, 0), value=-torch.inf)
 
-    def forest(self) -> Forest:
+    def forest(self, split_scores: Float[Tensor, "m m m r"] | None = None) -> Forest:
         """All trees as a `Forest`, whose answers are differentiable; see `forests.forest`.
 
-        For grammars without cycles, and for sentences without brackets, scores and pruning.
+        For grammars without cycles, and for sentences without brackets and pruning. Its rules
+        have the sentence's `rule_scores`, and `split_scores` [n+1 n+1 n+1 r] are added to the
+        log-weight of rule r from i to k whose second symbol begins at j: [i, j, k, r], where j = k
+        for rules with one symbol. Such a CRF over trees has features of split points, which the
+        passes of the parser do not know.
         """
-        if self.constrained or self.problem.beam or self.problem.rule_scores is not None:
-            raise ArgumentError(
-                None, "a forest has no brackets, rule_scores, pruning or beam. Got some"
-            )
+        if self.constrained or self.problem.beam:
+            raise ArgumentError(None, "a forest has no brackets, pruning or beam. Got some")
         # Imported here: the deduction engine takes a while, and forests are rare.
         from inout.grammars.parser.forests import forest
 
-        return forest(self.problem, arcs_of(self.words), self.known)
+        if split_scores is not None:
+            shape = [self.problem.n + 1] * 3 + [len(self.problem.grammar)]
+            expect_shape("split_scores", split_scores, tuple(shape))
+            i, j, k = torch.meshgrid(*[torch.arange(shape[0])] * 3, indexing="ij")
+            mask = ((i <= j) & (j <= k))[..., None]
+            split_scores = torch.where(mask, split_scores.cpu().double(), 0.0)
+            bad = split_scores.isnan() | split_scores.isposinf()
+            expect(not bool(bad.any()), "split_scores", "must be finite or -inf", "NaN or +inf")
+        return forest(self.problem, arcs_of(self.words), self.known, split_scores)
 
     def count(self) -> int | float:
         """The number of trees of weight above 0: an exact int, or `math.inf`."""

@@ -249,9 +249,19 @@ class Parser:
         """
         return self.given(words).category_counts()
 
-    def forest(self, words: Words) -> Forest:
-        """All trees as a `Forest`, for grammars without cycles; see `Analyses.forest`."""
-        return self.given(words).forest()
+    def forest(
+        self, words: Words, *, split_scores: Float[Tensor, "m m m r"] | None = None
+    ) -> Forest:
+        """All trees as a `Forest`, for grammars without cycles; see `Analyses.forest`.
+
+        >>> import torch
+        >>> parser = Parser(Grammar.from_text("S -> S S | 'a'"))
+        >>> scores = torch.zeros(4, 4, 4, 2)
+        >>> scores[0, 1, 3, 0] = 2.0  # S -> S S over three words, split after the first
+        >>> round(parser.forest(["a"] * 3, split_scores=scores).log_partition().item(), 4)
+        2.1269
+        """
+        return self.given(words).forest(split_scores)
 
     def count(self, words: Words) -> int | float:
         """The number of trees of weight above 0: an exact int, or `math.inf`."""
