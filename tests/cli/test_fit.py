@@ -123,6 +123,7 @@ def test_text_of_facts_is_read_back(tmp_path):
         (("--corpus", "c.txt", "-o", "g.tsv"), "g.tsv: must be a folder"),
         (("--corpus", "c.txt", "-o", "no/out"), "there is no directory no"),
         (("--corpus", "z.txt"), "no sentence of the corpus has an analysis"),
+        (("--corpus", "c.txt", "--max-edges", "1"), "c.txt:1: grounding stopped"),
         (("--corpus", "c.txt", "--max-edges", "1"), "raise --max-edges"),
     ],
 )

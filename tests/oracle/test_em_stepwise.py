@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from inout import ArgumentError, Grammar, HiddenMarkovModel, ProgramModel, em, programs
+from inout import (
+    ArgumentError,
+    Grammar,
+    GroundingError,
+    HiddenMarkovModel,
+    ProgramModel,
+    em,
+    programs,
+)
 from inout.learning import Additive, Stepwise
 from tests.oracle.program_models import enumerated_counts, normalised
 from tests.oracle.test_em_programs import drawn, hmm_group, weights_of
@@ -121,6 +129,17 @@ def test_dense_models_and_interrupted_runs(tmp_path):
     options["stepwise"] = Stepwise(3)
     with pytest.raises(ArgumentError, match="stepwise was Stepwise"):
         em(model, corpus, generator=seed, checkpoint=path, resume=True, **options)
+
+
+def test_errors_have_the_number_in_the_corpus():
+    model, corpus, _ = tagger()
+    corpus[5] = {"word": [("a",)], "length": [(1,)]}
+    for size in (1, 3, 7):
+        with pytest.raises(ArgumentError, match=r"^corpus\[5\]: "):
+            em(model, corpus, stepwise=Stepwise(size))
+    corpus[5] = {"word": [("a", 0, 1)]}
+    with pytest.raises(GroundingError, match=r"^corpus\[5\]: length"):
+        em(model, corpus, stepwise=Stepwise(2))
 
 
 @pytest.mark.parametrize(

@@ -268,6 +268,17 @@ def test_rules_are_told_apart_without_spaces() -> None:
     assert [rule.text for rule in program.rules] == ["a+=b(1).", "c+=d(-1).", "e+=f(I),I<-1."]
 
 
+def test_sums_to_one() -> None:
+    text = "1 = r(Y,X,_) + r(X,Y).a += r(X,Y)*r(X,Y,Z)*s.\n1=s.  % any place\n"
+    program = parse_program(text)
+    first, second = program.totals
+    assert first.conditions == {("r", 3): (1, 0), ("r", 2): (0, 1)}  # of X and of Y
+    assert second.conditions == {("s", 0): ()}
+    assert str(program).splitlines()[1:] == ["1 = r(Y, X, _) + r(X, Y).", "1 = s."]
+    assert parse_program(str(program)).totals == program.totals
+    assert program.rules == parse_program(text).rules
+
+
 def test_a_rule_written_twice_is_two_rules() -> None:
     program = parse_program("a += b.\na += b.")
     assert len(set(program.rules)) == 2

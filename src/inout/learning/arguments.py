@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Mapping, Sequence, Sized
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from inout._core.checks import expect, expect_shape
-from inout._core.errors import ArgumentError
+from inout._core.errors import ArgumentError, InoutError
 from inout._core.randomness import checked_generator
 from inout.learning.model import Parameters, as_array
 
@@ -85,6 +87,20 @@ def checked_number(name: str, value: Any, least: float, *, above: bool = False) 
         wanted = "above" if above else "of at least"
         raise ArgumentError(name, f"must be a finite number {wanted} {least:g}. Got {value!r:.80}")
     return number
+
+
+@contextmanager
+def naming_examples(name: Callable[[int], str]) -> Iterator[None]:
+    """Errors about corpus[i] that are raised in this context call it by this name instead."""
+    try:
+        yield
+    except InoutError as error:
+        for field in ("argument", "message"):
+            text = getattr(error, field)
+            if text is not None:
+                named = re.sub(r"\bcorpus\[(\d+)\]", lambda found: name(int(found[1])), text)
+                setattr(error, field, named)
+        raise
 
 
 def generator_or_fixed(generator: Any) -> torch.Generator:

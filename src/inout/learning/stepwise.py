@@ -13,7 +13,7 @@ from torch import Tensor
 
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
-from inout.learning.arguments import checked_number
+from inout.learning.arguments import checked_number, naming_examples
 from inout.learning.expectation import expect
 from inout.learning.model import GenerativeModel
 
@@ -60,7 +60,10 @@ class Minibatches:
         parts = [np.arange(first, size, many) for first in range(many)]
         self._alpha = method.alpha
         self._frequencies = [frequencies[part] for part in parts]
-        self._likelihoods = [model.likelihood([corpus[i] for i in part]) for part in parts]
+        self._likelihoods = []
+        for part in parts:
+            with naming_examples(lambda i, part=part: f"corpus[{part[i]}]"):  # type: ignore[misc]
+                self._likelihoods.append(model.likelihood([corpus[i] for i in part]))
         self._places = torch.from_numpy(np.argsort(np.concatenate(parts)))
 
     def __call__(self, log_weights: Float[Tensor, " p"]) -> Float[Tensor, " b"]:

@@ -19,6 +19,7 @@ from inout.cli.grammars.loading import Line
 from inout.deduction import Program
 from inout.io.facts import facts_text, read_examples, read_value
 from inout.io.files import check_writable, write_text
+from inout.learning.arguments import naming_examples
 from inout.learning.em import EMResult, em
 from inout.learning.program_model import ProgramModel
 from inout.learning.stepwise import Stepwise
@@ -138,7 +139,8 @@ def train(
     for name in problem.model.trained if folder.exists() else [""]:
         check_writable(folder / f"{name}.tsv" if name else folder)
     kept = Path(checkpoint or f"{folder}.checkpoint")
-    with checkpointed(kept, resume=resume):
+    places = [line.place for line in problem.corpus.lines]
+    with checkpointed(kept, resume=resume), naming_examples(lambda i: places[i]):
         result = em(
             problem.model,
             problem.corpus.sentences,
