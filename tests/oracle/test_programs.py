@@ -30,6 +30,7 @@ def test_every_program_of_the_issue_is_there():
         "inversion_transduction_grammar",
         "tree_adjoining_grammar",
         "lexicalised_cfg",
+        "structured_language_model",
         "categorial_grammar",
         "tree_substitution_grammar",
         "synchronous_cfg",
