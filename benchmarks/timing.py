@@ -14,9 +14,12 @@ IN_A_ROW = 0.03
 
 
 def alternate(
-    ways: Mapping[str, Callable[[], Any]], repeats: int, warm_up: bool = True
+    ways: Mapping[str, Callable[[], Any]],
+    repeats: int,
+    warm_up: bool = True,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
-    """The median wall-clock seconds of each way, over `repeats` rounds of all of them in turn.
+    """The median seconds of each way, over `repeats` rounds of all of them in turn.
 
     Taking turns lets a slow spell of the machine fall on everyone. Garbage is collected between
     the runs, not during them. `warm_up` runs each once before, for compilation and caches.
@@ -31,10 +34,10 @@ def alternate(
         for name, way in ways.items():
             gc.collect()
             gc.disable()
-            start = time.perf_counter()
+            start = clock()
             for _ in range(calls[name]):
                 way()
-            seconds[name].append((time.perf_counter() - start) / calls[name])
+            seconds[name].append((clock() - start) / calls[name])
             gc.enable()
     return {name: median(taken) for name, taken in seconds.items()}
 

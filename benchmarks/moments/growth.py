@@ -1,8 +1,12 @@
-"""How moments grow with their order: truncated polynomials beside points on a circle."""
+"""How moments grow with their order: truncated polynomials beside points on a circle.
+
+In processor time, which exponents need and which a busy machine hardly changes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
@@ -33,27 +37,33 @@ def measure(labels: Problem, pairs: Problem, quick: bool) -> Iterator[Figure]:
     """Times by order, the powers of the order they follow, and where the circle takes over.
 
     Of a function of labels, whose products are few, and of one of pairs of labels. Digits are not
-    measured: that would be a second evaluation of the polynomials.
+    measured: that would be a second evaluation of the polynomials. Weighted marginals always
+    measure them.
     """
-    yield from _growth(labels, "emissions", quick)
-    yield from _growth(pairs, "transitions", quick)
+    for ask, what in ((_moments, "moments up to"), (_weighted, "weighted marginals of")):
+        yield from _growth(ask, what, labels, "emissions", quick)
+        yield from _growth(ask, what, pairs, "transitions", quick)
 
 
-def _growth(problem: Problem, part: str, quick: bool) -> Iterator[Figure]:
+def _growth(
+    ask: Callable[..., object], what: str, problem: Problem, part: str, quick: bool
+) -> Iterator[Figure]:
     repeats = 2 if quick else 7
     orders = _orders(quick)
     times: dict[str, list[float]] = {method: [] for method in METHODS}
     for order in orders:
         seconds = alternate(
-            {m: partial(_moments, problem, order, m, part, None) for m in METHODS}, repeats
+            {m: partial(ask, problem, order, m, part, None) for m in METHODS},
+            repeats,
+            clock=time.process_time,
         )
         for method in METHODS:
             times[method].append(seconds[method])
-            name = f"moments up to order {order} of {part}, {method}, {problem.name}"
+            name = f"{what} order {order} of {part}, {method}, {problem.name}"
             yield Figure(name, seconds[method] * 1e3, "ms", repeats=repeats)
     for method in METHODS:
         yield Figure(
-            f"growth from order {SLOPE_FROM} on, {part}, {method}: power of (order + 1)",
+            f"growth of {what} order {SLOPE_FROM}+, {part}, {method}: power of (order + 1)",
             _power(orders, times[method]),
             "",
             repeats=repeats,
@@ -64,7 +74,7 @@ def _growth(problem: Problem, part: str, quick: bool) -> Iterator[Figure]:
         if circle < polynomial
     ]
     yield Figure(
-        f"least order at which the circle is faster (inf: none), {part}",
+        f"least order at which the circle is faster (inf: none), {what} {part}",
         min(faster, default=np.inf),
         "",
     )
@@ -74,6 +84,13 @@ def _orders(quick: bool) -> tuple[int, ...]:
     return ORDERS[:-2] if quick else ORDERS
 
 
+def _function(problem: Problem, part: str) -> dict[str, Tensor]:
+    """An additive function of labels, or of pairs of them."""
+    s = problem.potentials["emissions"].shape[-1]
+    values = torch.linspace(0, 1, s, dtype=torch.float64)
+    return {part: values if part == "emissions" else (values - values[:, None]).square()}
+
+
 def _moments(
     problem: Problem,
     order: int,
@@ -81,12 +98,19 @@ def _moments(
     part: str = "emissions",
     precision: float | None = 1e-8,
 ) -> Tensor:
-    """Central moments [b order+1] of an additive function of labels, or of pairs of them."""
-    s = problem.potentials["emissions"].shape[-1]
-    values = torch.linspace(0, 1, s, dtype=torch.float64)
-    f = {part: values if part == "emissions" else (values - values[:, None]).square()}
+    """Central moments [b order+1]."""
     d = problem.to(torch.float64).make()
+    f = _function(problem, part)
     return d.moments(f, order, kind="central", method=method, precision=precision).values
+
+
+def _weighted(
+    problem: Problem, order: int, method: str, part: str, precision: float | None
+) -> dict[str, Tensor]:
+    """E[Fⁿ N_v] of all parts: theorem 2, or theorem 4."""
+    d = problem.to(torch.float64).make()
+    precision = precision or 0.1  # of polynomials of high order
+    return d.weighted_marginals(_function(problem, part), order, method=method, precision=precision)
 
 
 def _power(orders: tuple[int, ...], seconds: list[float]) -> float:

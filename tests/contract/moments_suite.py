@@ -224,6 +224,76 @@ class MomentsSuite:
         for name in truth:
             assert_close(found[name], truth[name].reshape(found[name].shape), rtol=1e-9, atol=1e-9)
 
+    def test_theorem_4_weighted_marginals_on_circles(self) -> None:
+        """By circles in all or some of the functions: equal to enumeration, with gradients."""
+        case = self.ragged(223)
+        d, oracle = self.make(case), self.enumeration(case)
+        f, g, h = (random_like(oracle.potentials, seeded(i)) for i in (30, 31, 32))
+        sums = list(zip(self.sums(oracle, f), self.sums(oracle, g), strict=True))
+        found = oracle.probabilities(), sums, oracle.counts()
+        for kind in ("raw", "central"):
+            rows = []
+            for p, (x, y), c in zip(*found, strict=True):
+                off = ((p * x).sum(), (p * y).sum()) if kind == "central" else (0.0, 0.0)
+                rows.append((p * (x - off[0]) ** 4 * (y - off[1]) ** 2) @ c)
+            truth = oracle.unflat(torch.stack(rows))
+            for method in ("circle", ("circle", "polynomial"), ("polynomial", "circle")):
+                here = d.weighted_marginals([f, g], (4, 2), kind=kind, method=method)
+                for name in truth:
+                    scale = float(truth[name].abs().max())
+                    assert_close(here[name], truth[name], rtol=1e-8, atol=1e-8 * scale)
+        mixed = d.moments([f, g, h], (5, 1, 2), method=("polynomial", "circle", "polynomial"))
+        plain = d.moments([f, g, h], (5, 1, 2), method="polynomial")
+        assert mixed.method == "polynomial, circle, polynomial"
+        assert_close(mixed.values, plain.values, rtol=1e-8, atol=1e-8)
+        assert float(mixed.error.max()) < 1e-8
+        for method in (("circle",), ("circle", "taylor"), "taylor"):
+            with pytest.raises(ArgumentError, match="method"):
+                d.weighted_marginals([f, g], (1, 1), method=method)
+
+    def test_signed_and_complex_weights(self) -> None:
+        """Σ Φ F^n with φ = exp(potential) · factor, over all events, by every method."""
+        case = self.ragged(224)
+        d, oracle = self.make(case), self.enumeration(case)
+        f, g, turn, grow = (random_like(oracle.potentials, seeded(i)) for i in (33, 34, 35, 36))
+        grow = {n: 0.3 * x for n, x in grow.items()}
+        name = list(turn)[-1]
+        turn, grow = {name: turn[name]}, {name: grow[name]}
+        signs = {name: torch.where(turn[name] > 0, 1.0, -1.0).double()}
+        for factors in (signs, {name: torch.polar(grow[name].exp(), 3 * turn[name])}):
+            angles = {name: torch.angle(factors[name])}
+            logs = {name: factors[name].abs().log()}
+            whole, rows, counted = [], [], []
+            every = oracle.scores(angles), oracle.scores(logs), self.sums(oracle, f)
+            more = self.sums(oracle, g), oracle.probabilities(), oracle.counts()
+            for angle, log, x, y, p, c in zip(*every, *more, strict=True):
+                size = p * log.exp()
+                phi = torch.polar(size, angle) / (size.sum() if size.any() else 1.0)
+                rows.append(_moments(phi, [x + 0j, y + 0j], (4, 2)))
+                counted.append((phi * x**4 * y**2) @ (c + 0j))
+                whole.append(size.sum().log())
+            truth = torch.stack(rows)
+            weighted = oracle.unflat(torch.stack(counted))
+            ways = ("auto", "polynomial", "circle", ("circle", "polynomial"))
+            for method in ways:
+                found = d.moments([f, g], (4, 2), factors=factors, method=method)
+                assert found.values.is_complex() == (factors is not signs)
+                ours = found.values.reshape(truth.shape) + 0j
+                assert_close(ours, truth, rtol=1e-8, atol=1e-8 * float(truth.abs().max()))
+                parts = d.weighted_marginals([f, g], (4, 2), factors=factors, method=method)
+                for n, x in weighted.items():
+                    scale = 1e-8 * float(x.abs().max())
+                    assert_close(parts[n] + 0j, x, rtol=1e-8, atol=scale)
+            shift = (found.log_partition - d.log_partition()).reshape(-1)
+            some = torch.stack(whole) > -torch.inf
+            assert_close(shift[some], torch.stack(whole)[some])
+        with pytest.raises(ArgumentError, match="kind"):
+            d.moments(f, 2, factors=signs, kind="central")
+        with pytest.raises(ArgumentError, match="method"):
+            d.moments(f, 2, factors=signs, method="taylor")
+        with pytest.raises(ArgumentError, match="factors"):
+            d.moments(f, 2, factors={"nothing": signs[name]})
+
     def test_many_sparse_functions_at_once(self) -> None:
         case = self.ragged(214)
         d, oracle = self.make(case), self.enumeration(case)

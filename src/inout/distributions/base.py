@@ -23,7 +23,7 @@ from inout.distributions.charts import chart_values
 from inout.distributions.generating import Functions
 from inout.forest import Forest
 from inout.forest.expectations import not_negative
-from inout.series import Histogram, Lanes, Moments, as_lists, histogram, moments
+from inout.series import Histogram, Lanes, Method, Moments, as_lists, histogram, moments
 
 Potentials = dict[str, Tensor]
 
@@ -361,8 +361,9 @@ class StructuredDistribution(Distribution):
         functions: Functions,
         orders: int | Sequence[int],
         *,
+        factors: Mapping[str, Tensor] | None = None,
         kind: str = "raw",
-        method: str = "auto",
+        method: Method = "auto",
         precision: float | None = 1e-8,
     ) -> Moments:
         """E[F₁^n₁ ⋯ F_K^n_K] of additive functions, for all orders up to the given ones at once.
@@ -372,11 +373,15 @@ class StructuredDistribution(Distribution):
         `kind` is "raw", "central" or "cumulants". The result's `values` are [*b 1+n₁ … 1+n_K] in
         double precision, differentiable to any order in potentials and functions.
 
+        `factors`, given like a function, multiply the weights of parts, and may be negative or
+        complex: φ = exp(potential) · factor. The sums of φ ⋯ φ F₁^n₁ ⋯ F_K^n_K are in units of
+        that of |φ ⋯ φ|, whose log is the result's `log_partition`. `kind` must be "raw".
+
         Methods: "polynomial", truncated power series, exact up to rounding, O(Π(1+n_k)²) per
         product; "circle", the generating function on circles with FFT, O(Π(1+n_k)), with an error
-        bound; "taylor", Taylor mode through log Z, slow, for checking; "auto" chooses. An order
-        that does not reach this `precision`, relative to the absolute moment of that order, raises
-        `PrecisionError`; None turns the check off.
+        bound; one of the two for each function; "taylor", Taylor mode through log Z, slow, for
+        checking; "auto" chooses. An order that does not reach this `precision`, relative to the
+        absolute moment of that order, raises `PrecisionError`; None turns the check off.
 
         >>> import torch
         >>> from inout import LinearChain
@@ -388,44 +393,41 @@ class StructuredDistribution(Distribution):
         Azuma & Matsumoto, "A generalization of forward-backward algorithm", theorems 1 and 3.
         """
         several, numbers = as_lists(functions, orders)
-        function = generating.generating_function(self, several)
-        log_z = self.log_partition()
-        return moments(function, numbers, log_z, kind, method, precision)
+        weighted, angles = generating.with_factors(self, factors)
+        function = generating.generating_function(weighted, several, angles)
+        return moments(function, numbers, weighted.log_partition(), kind, method, precision)
 
     def weighted_marginals(
         self,
         functions: Functions,
         powers: int | Sequence[int],
         *,
+        factors: Mapping[str, Tensor] | None = None,
         kind: str = "raw",
+        method: Method = "auto",
         precision: float = 1e-8,
     ) -> Potentials:
         """E[F₁^n₁ ⋯ F_K^n_K N_v] for every part v, where N_v counts its uses.
 
-        `marginals` weighted by powers of functions, of the same shapes: one forward and one
-        backward pass, by differentiating the sum without N_v (Azuma & Matsumoto, theorem 2).
-        With `kind="central"` the functions are centred. Differentiable.
+        `marginals` weighted by powers of functions: one forward and one backward pass, which
+        differentiates the sum without N_v (Azuma & Matsumoto, theorem 2; by circles, theorem 4).
+        Options as for `moments`; `kind` is "raw" or "central". Differentiable.
         """
         several, numbers = as_lists(functions, powers)
-        return generating.weighted_marginals(self, several, numbers, kind, precision)
+        how = factors, kind, method, precision
+        return generating.weighted_marginals(self, several, numbers, *how)
 
     def expected_products(
-        self,
-        functions: Functions,
-        powers: int | Sequence[int],
-        others: Mapping[str, Tensor],
-        *,
-        kind: str = "raw",
-        precision: float = 1e-8,
+        self, functions: Functions, powers: Any, others: Mapping[str, Tensor], **options: Any
     ) -> Inexact[Tensor, "*b j"]:
         """E[F₁^n₁ ⋯ F_K^n_K G_j] for many further functions G_1, …, G_J at once.
 
         `others` maps names of potentials to values [j ...] for one element, dense or sparse
         (torch.sparse), like a feature table. All of them cost one forward and one backward pass,
-        and a product with the table.
+        and a product with the table. `options` are those of `weighted_marginals`.
         """
         generating.refuse_misfits(self, others)
-        weighted = self.weighted_marginals(functions, powers, kind=kind, precision=precision)
+        weighted = self.weighted_marginals(functions, powers, **options)
         return generating.expected_products(self, weighted, others)
 
     def histogram(self, f: Mapping[str, Tensor]) -> Histogram:

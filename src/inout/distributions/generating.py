@@ -15,8 +15,8 @@ from inout._core.errors import ArgumentError
 from inout.distributions.arguments import broadcasts, refuse_non_tensors
 from inout.semirings import Jet
 from inout.series import Generating, Lanes
-from inout.series.generating import Function
-from inout.series.moments import weighted_gradients
+from inout.series.generating import Function, polar
+from inout.series.moments import Method, weighted_gradients
 
 if TYPE_CHECKING:
     from inout.distributions.base import StructuredDistribution
@@ -24,8 +24,13 @@ if TYPE_CHECKING:
 Functions = Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]]
 
 
-def generating_function(d: StructuredDistribution, functions: Sequence[Function]) -> Generating:
-    """The generating function of additive functions under each element of the batch."""
+def generating_function(
+    d: StructuredDistribution, functions: Sequence[Function], angles: Function | None = None
+) -> Generating:
+    """The generating function of additive functions under each element of the batch.
+
+    The parts turn weights by `angles`, if given; see `with_factors`.
+    """
     used = _possible_parts(d)
     checked = tuple(_checked(d, k, f, used) for k, f in enumerate(functions))
 
@@ -36,7 +41,31 @@ def generating_function(d: StructuredDistribution, functions: Sequence[Function]
         return _log_series(d, orders, _stacked(several))
 
     depth = 4 + 2 * d.event_shape[0]
-    return Generating(evaluate, taylor, checked, depth)
+    turns = None if angles is None else _checked(d, 0, angles, used)
+    return Generating(evaluate, taylor, checked, depth, angles=turns)
+
+
+def with_factors(
+    d: StructuredDistribution, factors: Function | None
+) -> tuple[StructuredDistribution, Function | None]:
+    """The distribution with absolute values of factors in its weights, and their angles."""
+    if factors is None:
+        return d, None
+    d.refuse_unknown("factors", factors)
+    twin, angles, potentials = copy(d), {}, d._expanded()
+    twin.potentials = dict(d.potentials)
+    for name, given in factors.items():
+        refuse_non_tensors(**{f"factors[{name!r}]": given})
+        if not broadcasts(given.shape, potentials[name].shape):
+            expect_shape(f"factors[{name!r}]", given, potentials[name].shape)
+        logs, angles[name] = polar(given)
+        possible = potentials[name].detach() > -torch.inf
+        if not bool((given.detach().isfinite() | ~possible).all()):
+            raise ArgumentError(f"factors[{name!r}]", "must be finite. Got NaN or inf")
+        if bool((logs != 0).any()):  # otherwise what elements share stays shared
+            changed = potentials[name] + logs.to(potentials[name].dtype)
+            twin.potentials[name] = torch.where(possible, changed, -torch.inf)
+    return twin, angles
 
 
 @torch.no_grad()
@@ -126,12 +155,15 @@ def weighted_marginals(
     d: StructuredDistribution,
     functions: Sequence[Function],
     powers: Sequence[int],
+    factors: Function | None,
     kind: str,
+    method: Method,
     precision: float,
 ) -> dict[str, Inexact[Tensor, ...]]:
     """E[F₁^n₁ ⋯ F_K^n_K N_v] for all parts v: the derivative of the sum without N_v."""
     keep = torch.is_grad_enabled() and (
-        d._differentiable(d.potentials) or any(d._differentiable(f) for f in functions)
+        d._differentiable(d.potentials)
+        or any(d._differentiable(f) for f in (*functions, factors or {}))
     )
     with torch.inference_mode(False), torch.enable_grad():
         twin = copy(d)
@@ -139,9 +171,10 @@ def weighted_marginals(
             name: p if p.requires_grad else p.detach().clone().requires_grad_()
             for name, p in d._expanded().items()
         }
-        generating = generating_function(twin, functions)
+        changed, angles = with_factors(twin, factors)
+        generating = generating_function(changed, functions, angles)
         inputs = list(twin.potentials.values())
-        found = weighted_gradients(generating, powers, kind, precision, inputs, keep)
+        found = weighted_gradients(generating, powers, kind, method, precision, inputs, keep)
         return dict(zip(twin.potentials, found, strict=True))
 
 

@@ -23,7 +23,7 @@ from inout.kernels.forest.outer import outside_log_values
 from inout.kernels.forest.reference import reference_inside
 from inout.kernels.tiers import Tier
 from inout.semirings import Counting, CountOverflowError, Log, Semiring
-from inout.series import Histogram, Moments, as_lists, histogram, moments
+from inout.series import Histogram, Method, Moments, as_lists, histogram, moments
 from inout.viz import page, svg, text
 
 Elements = TypeVar("Elements")
@@ -255,8 +255,9 @@ class Forest:
         functions: Additive | Sequence[Additive],
         orders: int | Sequence[int],
         *,
+        factors: Mapping[str, Tensor] | None = None,
         kind: str = "raw",
-        method: str = "auto",
+        method: Method = "auto",
         precision: float | None = 1e-8,
     ) -> Moments:
         """E[F₁^n₁ ⋯ F_K^n_K] of additive functions, for all orders up to the given ones at once.
@@ -265,11 +266,16 @@ class Forest:
         needs no list. `kind` is "raw", "central" or "cumulants". The result's `values` are
         [*g 1+n₁ … 1+n_K] in double precision, differentiable to any order.
 
+        `factors` {relation: numbers, one for each row} multiply the facts' weights and may be
+        negative, complex or 0: φ = exp(log-weight) · factor. Sums come in units of Σ |φ ⋯ φ|,
+        whose log is the result's `log_partition`; `kind` must be "raw".
+
         Methods: "polynomial", truncated power series, exact up to rounding, O(e Π(1+n_k)²);
         "circle", the generating function on circles with FFT, O(e Π(1+n_k)), with an error bound;
-        "taylor", Taylor mode through log Z, slow, for checking; "auto" chooses. An order that does
-        not reach this `precision`, relative to the absolute moment of that order, raises
-        `PrecisionError`; None turns the check off. Goals that share items need a pass each.
+        one of the two for each function; "taylor", Taylor mode through log Z, slow, for checking;
+        "auto" chooses. An order that does not reach this `precision`, relative to the absolute
+        moment of that order, raises `PrecisionError`; None turns the check off. Goals that share
+        items need a pass each.
 
         >>> from inout import ForestBuilder
         >>> builder = ForestBuilder()
@@ -282,8 +288,10 @@ class Forest:
         Azuma & Matsumoto, "A generalization of forward-backward algorithm", theorems 1 and 3.
         """
         several, numbers = as_lists(functions, orders)
-        function = generating.generating_function(self, generating.item_values(self, several))
-        return moments(function, numbers, self.log_partition(), kind, method, precision)
+        forest, angles = generating.with_factors(self, factors)
+        values = generating.item_values(forest, several)
+        function = generating.generating_function(forest, values, angles=angles)
+        return moments(function, numbers, forest.log_partition(), kind, method, precision)
 
     def weighted_marginals(
         self,
@@ -291,17 +299,21 @@ class Forest:
         powers: int | Sequence[int],
         relation: str | None = None,
         *,
+        factors: Mapping[str, Tensor] | None = None,
         kind: str = "raw",
+        method: Method = "auto",
         precision: float = 1e-8,
     ) -> Inexact[Tensor, " n"]:
         """E[F₁^n₁ ⋯ F_K^n_K N_v] for every fact v of a relation, where N_v counts its uses.
 
         `expected_counts` weighted by powers of functions: without a relation for every item, and
-        summed over several goals. With `kind="central"` the functions are centred. One forward
-        and one backward pass (Azuma & Matsumoto, theorem 2). Differentiable.
+        summed over several goals. With `kind="central"` the functions are centred. `factors`,
+        `method` and `precision` are those of `moments`. One forward and one backward pass (Azuma
+        & Matsumoto, theorem 2; with method "circle" theorem 4). Differentiable.
         """
         several, numbers = as_lists(functions, powers)
-        counts = generating.weighted_counts(self, several, numbers, kind, precision)
+        how = factors, kind, method, precision
+        counts = generating.weighted_counts(self, several, numbers, *how)
         return self._of_relation(counts, relation)
 
     def histogram(self, f: Additive) -> Histogram:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Inexact
+from jaxtyping import Bool, Float, Inexact
 from torch import Tensor
 
+from inout._core.checks import expect, expect_shape
 from inout._core.errors import ArgumentError
 from inout.forest import decoding
 from inout.forest.expectations import as_item_values
@@ -18,8 +20,8 @@ from inout.kernels.forest import generating as op
 from inout.kernels.forest.reference import reference_inside
 from inout.semirings import Jet
 from inout.series import Generating, Lanes
-from inout.series.generating import Function
-from inout.series.moments import weighted_gradients
+from inout.series.generating import Function, polar
+from inout.series.moments import Method, weighted_gradients
 
 if TYPE_CHECKING:
     from inout.forest.forest import Forest
@@ -108,12 +110,40 @@ class _Rows:
         return table[:, self.owners.to(table.device), self.places.to(table.device)]
 
 
+def with_factors(
+    forest: Forest, factors: Mapping[str, Any] | None
+) -> tuple[Forest, Float[Tensor, " v"] | None]:
+    """The forest with absolute values of factors in its weights, and the angles of all items."""
+    if factors is None:
+        return forest, None
+    given = isinstance(factors, Mapping)
+    expect(given, "factors", "must map relations to one number for each fact", factors)
+    if unknown := set(factors) - set(forest.relations):
+        raise ArgumentError("factors", f"names relations that have no facts: {sorted(unknown)}")
+    relations, angles = dict(forest.relations), {}
+    for name, values in factors.items():
+        weights = relations[name]
+        numbers = torch.as_tensor(values).to(weights.device)
+        expect_shape(f"factors[{name!r}]", numbers, weights.shape)
+        good = bool(numbers.detach().isfinite().all())
+        expect(good, f"factors[{name!r}]", "must be finite", "NaN or inf")
+        logs, angles[name] = polar(numbers)
+        relations[name] = weights + logs.to(weights.dtype)
+    turned = replace(forest, relations=relations)
+    like = torch.zeros((), dtype=torch.float64, device=forest.log_weights.device)
+    return turned, as_item_values(turned, angles, like)
+
+
 def generating_function(
-    forest: Forest, values: Inexact[Tensor, "k v"], weights: Callable[[], Tensor] | None = None
+    forest: Forest,
+    values: Inexact[Tensor, "k v"],
+    weights: Callable[[], Tensor] | None = None,
+    angles: Float[Tensor, " v"] | None = None,
 ) -> Generating:
     """The generating function of additive functions under the distribution of each goal.
 
-    `weights` gives the items' log-weights, the forest's own if it is left out.
+    `weights` gives the items' log-weights, the forest's own if it is left out; items turn weights
+    by `angles`, if given (`with_factors`).
     """
     rows, goals, arrays = _Rows(forest), forest.goal_items, forest.arrays
     item_weights = weights or (lambda: forest.item_weights)
@@ -151,7 +181,8 @@ def generating_function(
         return per_goal(several, task)[0]
 
     functions = tuple({_NAME: table} for table in rows.spread(values))
-    return Generating(evaluate, taylor, functions, 4 + 2 * _size(forest, rows))
+    turns = None if angles is None else {_NAME: rows.spread(angles[None])[0]}
+    return Generating(evaluate, taylor, functions, 4 + 2 * _size(forest, rows), angles=turns)
 
 
 def _size(forest: Forest, rows: _Rows) -> int:
@@ -164,17 +195,25 @@ def _size(forest: Forest, rows: _Rows) -> int:
 
 
 def weighted_counts(
-    forest: Forest, functions: Sequence[Any], powers: Sequence[int], kind: str, precision: float
+    forest: Forest,
+    functions: Sequence[Any],
+    powers: Sequence[int],
+    factors: Mapping[str, Any] | None,
+    kind: str,
+    method: Method,
+    precision: float,
 ) -> Inexact[Tensor, " v"]:
     """E[F₁^n₁ ⋯ F_K^n_K N_v] for all items v, added up over the goals."""
+    forest, angles = with_factors(forest, factors)
     values = item_values(forest, functions)
-    keep = torch.is_grad_enabled() and (forest.log_weights.requires_grad or values.requires_grad)
+    moving = (forest.log_weights, values, *(() if angles is None else (angles,)))
+    keep = torch.is_grad_enabled() and any(x.requires_grad for x in moving)
     with torch.inference_mode(False), torch.enable_grad():
         weights = forest.item_weights
         if not weights.requires_grad:
             weights = weights.detach().clone().requires_grad_()
-        generating = generating_function(forest, values, lambda: weights)
-        return weighted_gradients(generating, powers, kind, precision, [weights], keep)[0]
+        generating = generating_function(forest, values, lambda: weights, angles)
+        return weighted_gradients(generating, powers, kind, method, precision, [weights], keep)[0]
 
 
 def value_range(forest: Forest, values: Inexact[Tensor, " v"]) -> tuple[int, int]:

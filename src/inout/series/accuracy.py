@@ -11,7 +11,7 @@ from inout.series.generating import Generating
 from inout.series.lanes import Truncated
 
 _SHIFT = 2.0**-5  # of the centres, in units of the functions' spreads
-_CAUTION = 16.0  # times the difference between two roundings
+CAUTION = 16.0  # times the difference between two roundings
 _GOOD = 1e-9  # a crude bound below this is enough: nothing is measured
 _FLOOR = 2.0**14  # a spread below this many roundings of the largest value is rounding
 
@@ -56,7 +56,7 @@ def rounding(
     error = torch.full_like(off, least)
     for degree in range(1, 1 + sum(series.orders)):
         upto = torch.where(((degrees > 0) & (degrees <= degree))[:, None], off, 0.0).amax(0)
-        error = torch.where((degrees == degree)[:, None], least + _CAUTION * upto, error)
+        error = torch.where((degrees == degree)[:, None], least + CAUTION * upto, error)
     return error
 
 

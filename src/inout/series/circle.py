@@ -10,7 +10,8 @@ At the best radius for n the bound is nearly tight, so little is lost to roundin
 Orders are handled in groups, each at the best radius of its highest order, as long as the lower
 ones keep the requested digits.
 
-Azuma & Matsumoto, theorem 3, truncate every factor instead and take 2N points, which aliases.
+Azuma & Matsumoto, theorems 3 and 4, truncate every factor instead and take 2N points, which
+aliases.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Inexact
@@ -25,46 +27,97 @@ from torch import Tensor
 
 from inout._core.errors import PrecisionError
 from inout.series import powers
-from inout.series.accuracy import absolute_moments, scales_of_moments, spreads
+from inout.series.accuracy import CAUTION, absolute_moments, scales_of_moments, spreads
 from inout.series.generating import Generating
 from inout.series.lanes import Points, Truncated
 
 _OUTER = 4  # further radii that only serve to bound what is beyond the others
 _OPERATIONS = 4.0  # roundings for each step of depth
+_ODD = 1.0 + 2.0**-5  # a unit that is no power of two
 _MARGIN = math.log(10.0)  # by which each of the two kinds of error stays below the precision
 
 
+class Reading(NamedTuple):
+    """What the values on circles say, in `units`."""
+
+    x: Inexact[Tensor, "l b"]  # coefficients of the sum of weight · exp(z · (F − centres))
+    total: Inexact[Tensor, "1 b"]  # that sum at z = 0, under absolute weights
+    centres: Inexact[Tensor, "k b"]
+    units: Float[Tensor, "k b"]
+    scales: Float[Tensor, "l b"]  # absolute moments, which errors are relative to
+    error: Float[Tensor, "l b"]  # bounds, relative to Z
+
+
 def by_circle(
-    generating: Generating, orders: tuple[int, ...], kind: str, precision: float
+    generating: Generating,
+    orders: tuple[int, ...],
+    kind: str,
+    precision: float,
+    circled: int | None = None,
 ) -> tuple[Inexact[Tensor, "l b"], Float[Tensor, "l b"]]:
     """Moments [l b] up to `orders`, differentiable, and bounds of their errors.
 
     The errors are relative to the absolute moments. O(points) for each product, about two points
-    for each order.
+    for each order. Only the first `circled` functions, if given, are transformed.
+    """
+    series, found = Truncated(orders), read_off(generating, orders, kind, precision, circled)
+    error = found.error
+    if kind == "cumulants":
+        error = error * _amplification(series, found.scales)
+    x = found.x / torch.where(found.total == 0, 1.0, found.total)
+    values = powers.moments(series, x, found.centres, kind)
+    return powers.scaled(series, values, found.units), error
+
+
+def read_off(
+    generating: Generating,
+    orders: tuple[int, ...],
+    kind: str,
+    precision: float,
+    circled: int | None = None,
+    only_highest: bool = False,
+) -> Reading:
+    """The coefficients of the generating function up to `orders`; see `by_circle`.
+
+    With `only_highest`, none but those of the highest degree are differentiable.
     """
     base, series = generating.about(kind), Truncated(orders)
+    circled = len(orders) if circled is None else circled
     # Dividing by powers of two is exact; none is above the spread, so that no scale is below 1.
     units = spreads(generating, kind).log2().floor().exp2()
     degrees = torch.tensor(powers.total_degrees(series), device=units.device)
-    x, centres = torch.zeros_like(units[:1]), torch.zeros_like(units)
+    x = other = torch.zeros_like(units[:1])
+    odd = torch.ones_like(units).index_fill(
+        0, torch.arange(circled, len(units), device=units.device), _ODD
+    )
     log_error = torch.full((), -torch.inf, dtype=torch.float64, device=units.device)
     for circle in _circles(base, units, max(sum(orders), 1), precision):
-        found, centres = _coefficients(base, series, units, circle)
+        grad = torch.is_grad_enabled() and (circle.highest >= sum(orders) or not only_highest)
+        with torch.set_grad_enabled(grad):
+            found, total, centres = _coefficients(base, series, units, circle, circled)
         lowest = 0 if circle.lowest == 1 else circle.lowest
         here = ((degrees >= lowest) & (degrees <= circle.highest))[:, None]
         x = torch.where(here, found, x)
-        known = circle.log_error(degrees).where((degrees > 0)[:, None], -torch.inf)
+        known = circle.log_error(degrees)
+        if generating.angles is None:  # Z itself is known
+            known = known.where((degrees > 0)[:, None], -torch.inf)
         log_error = torch.where(here, known, log_error)
+        if circled < len(orders):  # series round as partial sums do, which no circle bounds
+            with torch.no_grad():  # other units round differently
+                again, *_ = _coefficients(base, series, units * odd, circle, circled)
+            other = torch.where(here, powers.scaled(series, again, odd), other)
     with torch.no_grad():
         if len(orders) == 1 and not generating.is_complex:
             about = "raw" if kind == "raw" else "central"
-            scales = scales_of_moments(powers.moments(series, x, centres, about))
+            normal = x / torch.where(total == 0, 1.0, total)
+            scales = scales_of_moments(powers.moments(series, normal, centres, about))
         else:
             scales = absolute_moments(generating, series, units, kind)
-        error = log_error.exp() * powers.factorials(series, units)[:, None] / scales
-    if kind == "cumulants":
-        error = error * _amplification(series, scales)
-    return powers.scaled(series, powers.moments(series, x, centres, kind), units), error
+        error = log_error.exp()
+        if circled < len(orders):
+            error = error + CAUTION * (x - other).abs()
+        error = error * powers.factorials(series, units)[:, None] / scales
+    return Reading(x, total, centres, units, scales, error)
 
 
 @dataclass(frozen=True)
@@ -90,7 +143,7 @@ class _Circle:
 def _circles(
     generating: Generating, units: Float[Tensor, "k b"], highest: int, precision: float
 ) -> list[_Circle]:
-    """Circles for the degrees 1..highest."""
+    """Circles for the degrees 1..highest, and 0 unless that sum is Z, which is known."""
     rounding = math.log(_OPERATIONS * generating.depth * torch.finfo(torch.float64).eps)
     log_radii, log_bounds = _majorant(generating, units, highest)
     n = torch.arange(1 + highest, dtype=torch.float64, device=units.device)
@@ -100,13 +153,13 @@ def _circles(
     # At the best radius a coefficient is smaller than its bound by about the root of 2 pi n.
     wanted = best - 0.5 * torch.log(2 * math.pi * (1 + n))[:, None] + math.log(precision) - _MARGIN
     circles = []
-    top = highest
-    while top >= 1:
+    top, first = highest, int(generating.angles is None)
+    while top >= first:
         chosen = costs[top, :-_OUTER].argmin(0)
         loss = rounding + costs.gather(1, chosen.expand(1 + highest, 1, -1))[:, 0] - wanted
         fits = (loss <= 0).all(1)
         lowest = top
-        while lowest > 1 and fits[lowest - 1]:
+        while lowest > first and fits[lowest - 1]:
             lowest -= 1
         radius = log_radii[chosen]
         outer, points = _points(log_radii, log_bounds, radius, wanted[lowest : top + 1], lowest)
@@ -162,29 +215,37 @@ def _majorant(
 
 
 def _coefficients(
-    generating: Generating, series: Truncated, units: Float[Tensor, "k b"], circle: _Circle
-) -> tuple[Inexact[Tensor, "l b"], Inexact[Tensor, "k b"]]:
-    """Coefficients [l b] by FFT of the values on one circle, and the centres."""
+    generating: Generating,
+    series: Truncated,
+    units: Float[Tensor, "k b"],
+    circle: _Circle,
+    circled: int,
+) -> tuple[Inexact[Tensor, "l b"], Inexact[Tensor, "1 b"], Inexact[Tensor, "k b"]]:
+    """Coefficients [l b] by FFT of the values on one circle, the value at 0, and the centres."""
     count, real = circle.points, not generating.is_complex
-    k = generating.num_functions
     angles = torch.arange(count, dtype=torch.float64, device=units.device) * (2 * math.pi / count)
-    axes = [angles] * k
+    axes = [angles] * circled
     if real:  # the values at conjugate points are conjugate
         axes[-1] = angles[: count // 2 + 1]
     grid = torch.stack(torch.meshgrid(*axes, indexing="ij")).flatten(1)
     radius = (circle.log_radius / math.log(2.0)).round().exp2()  # as exact as the units
-    values, centres = generating(Points(torch.polar(torch.ones_like(grid), -grid)), units / radius)
-    total, values = values[:1], values[1:].reshape(*(len(axis) for axis in axes), -1)
-    dims = tuple(range(k))
+    rest = Truncated(series.orders[circled:]) if circled < len(series.orders) else None
+    lanes = Points(torch.polar(torch.ones_like(grid), -grid), rest.orders if rest else ())
+    values, total, centres = generating.relative(lanes, units / radius)
+    size = rest.size if rest else 1
+    values = values[size:].reshape(*(len(axis) for axis in axes), size, -1)
+    dims = tuple(range(circled))
     if real:
-        found = torch.fft.irfftn(values, s=[count] * k, dim=dims)
+        found = torch.fft.irfftn(values, s=[count] * circled, dim=dims)
+        total = total.real
     else:
         found = torch.fft.ifftn(values, dim=dims)
-    found = found[tuple(slice(size) for size in series.shape)].flatten(0, k - 1)
+    found = found[tuple(slice(size) for size in series.shape[:circled])].flatten(0, circled)
     degrees = torch.tensor(powers.total_degrees(series), dtype=torch.float64, device=units.device)
-    found = torch.cat([total.real if real else total, found[1:]])  # no error there
+    if generating.angles is None:
+        found = torch.cat([total, found[1:]])  # no error there
     # The centres came in units of radius as well.
-    return found * radius ** -degrees[:, None], centres / radius
+    return found * radius ** -degrees[:, None], total, centres / radius
 
 
 def _amplification(series: Truncated, scales: Float[Tensor, "l b"]) -> Float[Tensor, "l b"]:

@@ -101,7 +101,10 @@ class Truncated(Lanes):
 
 @dataclass(frozen=True, eq=False)
 class Points(Lanes):
-    """Values of functions at 0 and then at given points [k m]: products are pointwise.
+    """Values of functions at 0 and then at given points [j m]: products are pointwise.
+
+    Variables beyond the first j are left as they are: at each point stands a power series in
+    them, without powers above their `orders`.
 
     >>> import torch
     >>> points = Points(torch.tensor([[1j * torch.pi]]))
@@ -109,31 +112,51 @@ class Points(Lanes):
     tensor([ 1., -1.], dtype=torch.float64)
     """
 
-    points: Inexact[Tensor, "k m"]
+    points: Inexact[Tensor, "j m"]
+    orders: tuple[int, ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the series at each point."""
+        return tuple(1 + order for order in self.orders)
 
     @property
     def num_functions(self) -> int:
-        return len(self.points)
+        return len(self.points) + len(self.orders)
 
     @property
     def size(self) -> int:
-        return 1 + self.points.shape[1]
+        return (1 + self.points.shape[1]) * prod(self.shape)
 
     def exponential(self, values: Inexact[Tensor, "k ..."]) -> Inexact[Tensor, "l ..."]:
         points = torch.nn.functional.pad(self.points, (1, 0))
         dtype = torch.promote_types(points.dtype, values.dtype)
-        exponents: Tensor = torch.tensordot(points.to(dtype), values.to(dtype), dims=([0], [0]))
-        return exponents.exp()
+        here, rest = values[: len(points)].to(dtype), values[len(points) :]
+        exponents: Tensor = torch.tensordot(points.to(dtype), here, dims=([0], [0]))
+        if not self.orders:
+            return exponents.exp()
+        return (exponents.exp()[:, None] * exponential_series(rest, self.orders)).flatten(0, 1)
 
     def times(
         self, x: Inexact[Tensor, "l ..."], y: Inexact[Tensor, "l ..."]
     ) -> Inexact[Tensor, "l ..."]:
-        return x * y
+        if not self.orders:
+            return x * y
+        return self._joined(convolve(self._apart(x), self._apart(y), self.shape))
 
     def matmul(
         self, x: Inexact[Tensor, "l ... i j"], y: Inexact[Tensor, "l ... j k"]
     ) -> Inexact[Tensor, "l ... i k"]:
-        return x @ y
+        if not self.orders:
+            return x @ y
+        return self._joined(convolve_matrices(self._apart(x), self._apart(y), self.shape))
+
+    def _apart(self, x: Tensor) -> Tensor:
+        """[s p ...]: the series first, as products of series want it."""
+        return x.reshape(-1, prod(self.shape), *x.shape[1:]).transpose(0, 1)
+
+    def _joined(self, x: Tensor) -> Tensor:
+        return x.transpose(0, 1).flatten(0, 1)
 
 
 def mix(

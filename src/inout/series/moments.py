@@ -15,13 +15,14 @@ from inout._core.checks import expect, expect_one_of
 from inout._core.errors import ArgumentError, PrecisionError
 from inout.series import powers
 from inout.series.accuracy import rounding
-from inout.series.circle import by_circle
+from inout.series.circle import by_circle, read_off
 from inout.series.generating import Generating
 from inout.series.lanes import Truncated
 from inout.series.polynomials import by_polynomials, by_taylor
 
 KINDS = ("raw", "central", "cumulants")
 METHODS = ("auto", "polynomial", "circle", "taylor")
+Method = str | tuple[str, ...]  # of all functions, or of each
 HIGHEST_ORDER = 150  # n! and the moments themselves leave the range of floats soon after
 # Measured (benchmarks/results/moments.md): a circle is quicker from order 16 to 32 on for functions
 # of pairs of labels, and hardly ever for functions of labels.
@@ -37,7 +38,8 @@ class Moments:
     shape: a bound (method "circle") or an estimate ("polynomial") of the error of each value,
     relative to the absolute moment E|F₁|^n₁ ⋯ |F_K|^n_K (of several functions: to the product of
     their norms of that order, which is at least as much); NaN if it was not measured. The sums
-    Σ weight · F₁^n₁ ⋯ F_K^n_K are exp(log_partition) times the raw moments.
+    Σ weight · F₁^n₁ ⋯ F_K^n_K are exp(log_partition) times the raw moments, also where factors
+    make the weights signed or complex: log_partition is then that of their absolute values.
     """
 
     values: Inexact[Tensor, ...]
@@ -68,22 +70,22 @@ def moments(
     orders: Sequence[int],
     log_partition: Float[Tensor, "*b"],
     kind: str = "raw",
-    method: str = "auto",
+    method: Method = "auto",
     precision: float | None = 1e-8,
 ) -> Moments:
     """All moments up to `orders`, with at least the requested precision."""
     orders = checked_orders(orders, generating.num_functions)
     expect_one_of("kind", kind, KINDS)
-    expect_one_of("method", method, METHODS)
+    method = checked_method(method, generating, kind)
     fine = precision is None or 0 < precision < 1
     expect(fine, "precision", "must be between 0 and 1, or None", precision)
     single = len(orders) == 1 and not generating.is_complex
-    choices = [method]
+    choices: list[Method] = [method]
     if method == "auto" or not log_partition.numel():
         choices = ["polynomial"]
         if single and log_partition.numel():  # a circle needs few points then
             choices.insert(0 if orders[0] >= CIRCLE_FROM else 1, "circle")
-    attempts: list[tuple[int, str, Tensor, Tensor]] = []
+    attempts: list[tuple[int, Method, Tensor, Tensor]] = []
     for choice in choices:
         try:
             values, error = _evaluate(generating, orders, kind, choice, precision)
@@ -97,11 +99,16 @@ def moments(
     _, choice, values, error = max(attempts, key=lambda attempt: attempt[0])
     untried = "circle" if single and method in ("polynomial", "taylor") else None
     refuse_imprecise(orders, error, precision, values, untried)
+    values = values if generating.has_complex_moments else values.real
     shape = (*log_partition.shape, *Truncated(orders).shape)
     some = torch.where(log_partition == -torch.inf, 0.0, 1.0).to(values.device).detach()
     values = values.movedim(0, -1) * some.reshape(-1, 1)
     return Moments(
-        values.reshape(shape), error.movedim(0, -1).reshape(shape), log_partition, kind, choice
+        values.reshape(shape),
+        error.movedim(0, -1).reshape(shape),
+        log_partition,
+        kind,
+        choice if isinstance(choice, str) else ", ".join(choice),
     )
 
 
@@ -109,6 +116,7 @@ def weighted_gradients(
     generating: Generating,
     exponents: Sequence[int],
     kind: str,
+    method: Method,
     precision: float,
     inputs: Sequence[Tensor],
     keep: bool,
@@ -121,20 +129,16 @@ def weighted_gradients(
     """
     expect(kind in ("raw", "central"), "kind", 'must be "raw" or "central"', kind)
     orders = checked_orders(exponents, generating.num_functions)
-    series, units = Truncated(orders), generating.magnitudes
-    x, _ = generating.about(kind).relative(series, units)
-    total = x[0].real
-    total = torch.where(total == 0, 1.0, total)
-    means = powers.linear(series, x.detach() / total.detach())
-    if kind == "central":
-        x = powers.shifted(series, x, -means)
-    found = powers.moments(series, x, torch.zeros_like(means), "raw")
-    error = rounding(generating, series, kind, found.detach() / total.detach())
-    refuse_imprecise(orders, error, precision)
-    sums = powers.scaled(series, found, units)[-1]
+    method = checked_method(method, generating, kind)
+    expect(method != "taylor", "method", 'must be "auto", "polynomial" or "circle"', method)
+    if method == "auto":
+        single = len(orders) == 1 and not generating.is_complex
+        method = "circle" if single and orders[0] >= CIRCLE_FROM else "polynomial"
+    sums, total = _weighted_sums(generating, orders, kind, method, precision)
     if not sums.requires_grad:  # events without parts
         return [torch.zeros_like(x) for x in inputs]
     seeds = 1 / total if keep else 1 / total.detach()
+    sums = sums if generating.has_complex_moments else sums.real
     sides = [
         torch.autograd.grad(
             side, inputs, seeds, create_graph=keep, retain_graph=True, materialize_grads=True
@@ -142,6 +146,31 @@ def weighted_gradients(
         for side in ((sums.real, sums.imag) if sums.is_complex() else (sums,))
     ]
     return list(sides[0]) if len(sides) == 1 else list(map(torch.complex, *sides))
+
+
+def _weighted_sums(
+    generating: Generating, orders: tuple[int, ...], kind: str, method: Method, precision: float
+) -> tuple[Inexact[Tensor, " b"], Float[Tensor, " b"]]:
+    """Σ weight · F₁^n₁ ⋯ F_K^n_K, in units of a constant that equals Z, and Z in these units."""
+    if method == "polynomial":
+        series, units = Truncated(orders), generating.magnitudes
+        x, total, _ = generating.about(kind).relative(series, units)
+        error = None
+    else:
+        places, circled = _circled_first(method, len(orders))
+        generating, orders = generating.ordered(places), tuple(orders[k] for k in places)
+        series = Truncated(orders)
+        found = read_off(generating, orders, kind, precision, circled, kind == "raw")
+        x, total, units, error = found.x, found.total, found.units, found.error
+    z = torch.where(total[0].real == 0, 1.0, total[0].real)
+    means = powers.linear(series, x.detach() / z.detach())
+    if kind == "central":
+        x = powers.shifted(series, x, -means)
+    found_moments = powers.moments(series, x, torch.zeros_like(means), "raw")
+    if error is None:
+        error = rounding(generating, series, kind, found_moments.detach() / z.detach())
+    refuse_imprecise(orders, error, precision)
+    return powers.scaled(series, found_moments, units)[-1], z
 
 
 def as_lists(functions: Any, orders: int | Sequence[int]) -> tuple[list[Any], list[int]]:
@@ -167,13 +196,48 @@ def checked_orders(orders: Sequence[int], num_functions: int) -> tuple[int, ...]
     return tuple(orders)
 
 
+def checked_method(method: Any, generating: Generating, kind: str) -> Method:
+    """One of METHODS, or one of "polynomial" and "circle" for each function."""
+    if isinstance(method, list | tuple):
+        count = generating.num_functions
+        good = len(method) == count and set(method) <= {"polynomial", "circle"}
+        wanted = f'must be "polynomial" or "circle" for each of the {count} functions'
+        expect(good, "method", wanted, method)
+        method = tuple(method) if len(set(method)) > 1 else method[0]
+    else:
+        expect_one_of("method", method, METHODS)
+    if generating.angles is not None:
+        expect(kind == "raw", "kind", 'must be "raw" with factors', kind)
+        expect(method != "taylor", "method", 'must not be "taylor" with factors', method)
+    return method  # type: ignore[no-any-return]
+
+
+def _circled_first(method: Method, count: int) -> tuple[list[int], int]:
+    """The functions, those to be transformed first, and their number."""
+    each = [method] * count if isinstance(method, str) else list(method)
+    return sorted(range(count), key=lambda k: each[k] != "circle"), each.count("circle")
+
+
 def _evaluate(
-    generating: Generating, orders: tuple[int, ...], kind: str, method: str, precision: float | None
+    generating: Generating,
+    orders: tuple[int, ...],
+    kind: str,
+    method: Method,
+    precision: float | None,
 ) -> tuple[Tensor, Tensor]:
-    if method == "circle":
-        return by_circle(generating, orders, kind, precision or _USUAL_PRECISION)
-    by = by_taylor if method == "taylor" else by_polynomials
-    return by(generating, orders, kind, measure=precision is not None)
+    if method in ("polynomial", "taylor"):
+        by = by_taylor if method == "taylor" else by_polynomials
+        return by(generating, orders, kind, measure=precision is not None)
+    places, circled = _circled_first(method, len(orders))
+    inner, shape = generating.ordered(places), [1 + orders[k] for k in places]
+    found = by_circle(
+        inner, tuple(orders[k] for k in places), kind, precision or _USUAL_PRECISION, circled
+    )
+    back = [places.index(k) for k in range(len(orders))]
+    values, error = (
+        x.reshape(*shape, -1).permute(*back, -1).flatten(0, len(orders) - 1) for x in found
+    )
+    return values, error
 
 
 def _first_bad(values: Tensor, error: Tensor, precision: float | None) -> int:

@@ -6,6 +6,7 @@ derivatives, and other devices, use the reference.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import numpy as np
@@ -28,31 +29,32 @@ Array = NDArray[Any]
 
 
 def _arithmetic(lanes: Lanes, dtype: torch.dtype) -> Arithmetic:
-    points, shape, runs = torch.zeros(lanes.num_functions, 0), [0], np.zeros((0, 4), np.uint64)
-    if isinstance(lanes, Points):
-        points = torch.nn.functional.pad(lanes.points, (1, 0))
-    elif isinstance(lanes, Truncated):
-        shape, runs = list(lanes.shape), _runs(lanes.shape)
-    else:
+    if not isinstance(lanes, Points | Truncated):
         raise ArgumentError("lanes", f"must be Truncated or Points. Got {type(lanes)}")
+    points = lanes.points if isinstance(lanes, Points) else torch.zeros(0, 0)
+    points = torch.nn.functional.pad(points, (1, 0))
+    runs = np.zeros((0, 4), np.uint64)
+    if lanes.shape:  # those of one series, at each point
+        firsts = np.arange(0, lanes.size, math.prod(lanes.shape))[:, None, None]
+        runs = (_runs(lanes.shape) + firsts * np.array([1, 1, 1, 0])).reshape(-1, 4)
+        runs = runs.astype(np.uint64)
     return Arithmetic(
         runs,
         np.ascontiguousarray(runs[:, [0, 2, 1, 3]]),
-        np.array(shape, np.int64),
-        1.0 / np.arange(1, 1 + max(shape)),
+        np.array(lanes.shape, np.int64),
+        1.0 / np.arange(1, 1 + max(lanes.shape, default=0)),
         points.detach().cpu().to(dtype).contiguous().numpy(),
-        isinstance(lanes, Points),
+        not lanes.shape,
         np.uint64(lanes.size),
     )
 
 
-def _derivative(lanes: Lanes, points: Array) -> Derivative:
-    steps = np.tile(np.arange(lanes.size, dtype=np.uint64), (len(points), 1))
-    if not isinstance(lanes, Truncated):
-        return Derivative(steps, points)
+def _derivative(lanes: Lanes, arithmetic: Arithmetic) -> Derivative:
+    points, stride = arithmetic.points, lanes.size // arithmetic.points.shape[1]
+    steps = np.tile(np.arange(lanes.size, dtype=np.uint64), (lanes.num_functions, 1))
     factors = np.zeros(steps.shape, points.dtype)
-    stride = lanes.size
-    for k, length in enumerate(lanes.shape):
+    factors[: len(points)] = points.repeat(stride, 1)
+    for k, length in enumerate(arithmetic.shape.tolist(), len(points)):
         stride //= length
         degree = np.arange(lanes.size) // stride % length
         factors[k] = degree + 1 < length
@@ -73,7 +75,7 @@ def _runs(shape: tuple[int, ...]) -> Array:
         for outer in np.ndindex(*rest[:-1]):
             first = int(np.dot(outer, strides[:-1]))
             runs.append((lane, first, lane + first, rest[-1]))
-    return np.array(runs, np.uint64)
+    return np.array(runs)
 
 
 class _Passes:
@@ -119,7 +121,7 @@ class _Passes:
         count, self.arity = int((~plain).sum()), int(np.diff(arrays.tail_offsets).max(initial=0))
         x = np.empty((count + ROOM + self.arity, lanes.size), number)
         self.one = np.zeros(lanes.size, number)  # the function 1
-        self.one[: lanes.size if self.arithmetic.pointwise else 1] = 1.0
+        self.one[:: lanes.size // self.arithmetic.points.shape[1]] = 1.0  # at each point
         x[count] = self.one
         self.x = x[:count]
         self.settings = (
@@ -149,7 +151,7 @@ class _Passes:
         size, rows, values = self.lanes.size, self.rows, self.potentials[1]
         # Products are not conjugated on the way; torch wants the conjugate of the derivative.
         seeds = weights.detach().conj().resolve_conj().numpy().T.astype(self.x.dtype)
-        steps, factors = _derivative(self.lanes, self.arithmetic.points)
+        steps, factors = _derivative(self.lanes, self.arithmetic)
         if not self.with_values:
             steps, factors = steps[:0], factors[:0]
         adjoints = np.zeros((len(self.x) + 2, size), self.x.dtype)
@@ -218,12 +220,15 @@ def generating_function(
     tier = tier or ("cpu" if weights.device.type == "cpu" else "reference")
     if tier == "reference":
         return reference_generating_function(arrays, lanes, weights, values, goals, shift)
-    if isinstance(lanes, Points) and lanes.size > max(2, FOREST_NUMBERS // (1 + arrays.num_items)):
-        parts = [
-            generating_function(arrays, Points(some), weights, values, goals, shift, tier)
-            for some in torch.tensor_split(lanes.points, 2, dim=1)
-        ]
-        return torch.cat([parts[0][0], parts[1][0][1:]]), parts[0][1]
+    most = max(2, FOREST_NUMBERS // (1 + arrays.num_items))
+    if isinstance(lanes, Points) and lanes.size > most and lanes.points.shape[1] > 1:
+        (x, centres), (more, _) = (
+            generating_function(arrays, half, weights, values, goals, shift, tier)
+            for half in (
+                Points(some, lanes.orders) for some in torch.tensor_split(lanes.points, 2, dim=1)
+            )
+        )
+        return torch.cat([x, more[math.prod(lanes.shape) :]]), centres
     passes = _Passes(arrays, lanes, weights, values, goals, shift)
     x = differentiable_log_partition(passes, passes.twin, weights, values)
     if passes.offsets is passes.centres:

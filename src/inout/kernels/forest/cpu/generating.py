@@ -1,10 +1,11 @@
 """E[exp(z . F)] of a forest's items and its gradient on the CPU, one pass over the edges each.
 
 A function of z is a row of numbers: the coefficients of a truncated power series, or its values at
-given points (`pointwise`). An item's row is x[h] = sum of share * exp(z . difference) * product of
-the tails' rows, over its edges. The differences are those between the edges' and their head's
-means, so that rows hold central moments, and conditional expectations of what is below an item
-never cancel. Items whose row is 1 (`plain`: F is constant below them) have none, and cost nothing.
+given points (`pointwise`), or a power series in some variables at each point of the others. An
+item's row is x[h] = sum of share * exp(z . difference) * product of the tails' rows, over its
+edges. The differences are those between the edges' and their head's means, so that rows hold
+central moments, and conditional expectations of what is below an item never cancel. Items whose
+row is 1 (`plain`: F is constant below them) have none, and cost nothing.
 
 Rows stand one after another in flat arrays; offsets are unsigned, which spares the compiler the
 check for indices from the end and lets loops over lanes become vector instructions.
@@ -34,9 +35,9 @@ class Arithmetic(NamedTuple):
     # first, first + 1, ... of the other and gives lanes target, target + 1, ... of the product.
     runs: NDArray[np.uint64]  # [m 4]
     back: NDArray[np.uint64]  # [m 4], adjoints: the product's lanes give those of the other factor
-    shape: NDArray[np.int64]  # [k], of truncated series
+    shape: NDArray[np.int64]  # [k - j], of truncated series
     inverses: NDArray[np.float64]  # [n]: 1, 1/2, 1/3, ...
-    points: NDArray[Any]  # [k l]
+    points: NDArray[Any]  # [j p], the first is 0; a series at each
     pointwise: bool
     size: np.uint64  # l
 
@@ -133,15 +134,9 @@ def without_values(forest, shares, empty):
 
 
 @inner(error_model="numpy", fastmath=FUSED)
-def exponential(values, i, shape, inverses, points, pointwise, out, to):
-    """out[to:] = exp(z . values[i])."""
-    if pointwise:
-        for j in range(points.shape[1]):
-            exponent = points[0, j] * values[i, 0]
-            for k in range(1, points.shape[0]):
-                exponent += points[k, j] * values[i, k]
-            out[to + np.uint64(j)] = np.exp(exponent)
-        return
+def exponential(values, i, shape, inverses, points, out, to):
+    """out[to:] = exp(z . values[i]): at each point of the first variables a series in the rest."""
+    at_points = points.shape[0]
     out[to] = 1.0
     size = 1
     for k in range(shape.shape[0]):
@@ -151,8 +146,15 @@ def exponential(values, i, shape, inverses, points, pointwise, out, to):
             at = to + np.uint64(j * shape[k])
             for degree in range(shape[k]):
                 out[at + np.uint64(degree)] = power
-                power = power * values[i, k] * inverses[degree]
+                power = power * values[i, at_points + k] * inverses[degree]
         size *= shape[k]
+    for p in range(1, points.shape[1]):  # the first is 0
+        exponent = points[0, p] * values[i, 0]
+        for k in range(1, at_points):
+            exponent += points[k, p] * values[i, k]
+        factor = np.exp(exponent)
+        for j in range(size):
+            out[to + np.uint64(p * size + j)] = factor * out[to + np.uint64(j)]
 
 
 @inner(error_model="numpy")
@@ -221,7 +223,7 @@ def forward(forest, exponents, lanes, rows, x, one):
             # Two factors wait, because the last product goes into the row directly.
             a, b, waiting = one, one, 0
             if moves[e]:
-                exponential(differences, e, shape, inverses, points, pointwise, x, power)
+                exponential(differences, e, shape, inverses, points, x, power)
                 a, waiting = power, 1
             for t in range(tail_offsets[e], tail_offsets[e + 1]):
                 row = rows[tails[t]]
@@ -242,7 +244,7 @@ def forward(forest, exponents, lanes, rows, x, one):
             else:
                 add_product(shares[e], x, a, x, b, to, size, runs, pointwise)
         if has_own[h]:
-            exponential(own, h, shape, inverses, points, pointwise, x, power)
+            exponential(own, h, shape, inverses, points, x, power)
             fill(0.0, size, x, spare)
             add_product(1.0, x, power, x, to, spare, size, runs, pointwise)
             fill(0.0, size, x, to)
@@ -298,7 +300,7 @@ def backward(
         has_row = rows[h] >= 0
         here = np.uint64(max(rows[h], 0)) * size
         if has_row and has_own[h]:
-            exponential(own, h, shape, inverses, points, pointwise, x, own_power)
+            exponential(own, h, shape, inverses, points, x, own_power)
         for e in range(edge_offsets[h], edge_offsets[h + 1]):
             if shares[e] == 0.0:
                 continue
@@ -310,7 +312,7 @@ def backward(
                 found[0, fixed] = own_power
                 fixed += 1
             if has_row and moves[e]:
-                exponential(differences, e, shape, inverses, points, pointwise, x, power)
+                exponential(differences, e, shape, inverses, points, x, power)
                 found[0, fixed] = power
                 fixed += 1
             for t in range(tail_offsets[e], tail_offsets[e + 1]):
