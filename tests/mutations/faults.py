@@ -320,6 +320,22 @@ ABOVE = (
         tests=("tests/laws/test_em.py", "tests/oracle/test_em_steps.py"),
     ),
     Fault(
+        "learning-a-sum-for-each-relation",
+        file="learning/program_model.py",
+        function="_distributions",
+        text="key = (number, *",
+        instead="key = (number, name, *",
+        tests=("tests/oracle/test_em_programs.py", "-k", "edit or end or inversion"),
+    ),
+    Fault(
+        "learning-stepwise-counts-of-one-minibatch",
+        file="learning/stepwise.py",
+        function="go_through",
+        text="rate * many * found.counts",
+        instead="rate * found.counts",
+        tests=("tests/oracle/test_em_stepwise.py",),
+    ),
+    Fault(
         "contexts-discount-not-given-back",
         file="contexts/language_model.py",
         function="_discounted",

@@ -26,14 +26,10 @@ def em(
     corpus: list[str] = opt.argument("CORPUS", "Files with one sentence per line; - is stdin."),
     out: str = opt.option("--out -o", "FILE", "Where to write the trained grammar.", ...),
     to: str | None = opt.TO,
-    iterations: int = opt.option("--iterations", "N", "Maximum number of iterations.", 100),
-    tolerance: float = opt.option(
-        "--tolerance", "X", "Stop when the relative change is at most X.", 1e-6
-    ),
-    restarts: int = opt.option(
-        "--restarts", "N", "Also start from N random points, and keep the best.", 0
-    ),
-    seed: int = opt.option("--seed", "N", "Seed for the random points.", 0),
+    iterations: int = opt.ITERATIONS,
+    tolerance: float = opt.TOLERANCE,
+    restarts: int = opt.RESTARTS,
+    seed: int = opt.RESTARTS_SEED,
     prior: float | None = opt.option("--prior", "X", "Add X to the expected count of every rule."),
     alpha: float | None = opt.option(
         "--alpha", "A", "Dirichlet prior; below 1 it removes rarely used rules."
@@ -46,7 +42,7 @@ def em(
     ),
     max_words: int = opt.MAX_WORDS,
     checkpoint: str | None = opt.option("--checkpoint", "FILE", "Another file for the checkpoint."),
-    resume: bool = opt.flag("--resume", "Continue from the checkpoint."),
+    resume: bool = opt.RESUME,
     format: str | None = opt.FORMAT,
     start: str | None = opt.START,
     add_duplicates: bool = opt.DUPLICATES,

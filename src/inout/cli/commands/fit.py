@@ -35,7 +35,7 @@ By default the form follows from the relations that --facts does not give. Facts
 
 
 def fit(
-    program: str = opt.argument("PROGRAM", "File of equations, or a name from `inout programs`."),
+    program: str = opt.PROGRAM,
     corpus: list[str] = opt.option("--corpus", "FILE", "Examples; - is stdin. Repeatable.", ...),
     out: str = opt.option("--out -o", "FOLDER", "Where to write the trained facts.", ...),
     facts: list[str] | None = opt.option(
@@ -55,31 +55,19 @@ def fit(
     method: str = opt.option("--method", "NAME", "em, or stepwise: by minibatches.", "em"),
     batch_size: int = opt.option("--batch-size", "N", "Examples of a minibatch.", 100),
     step: float = opt.option("--step", "A", "Step k of stepwise EM has the size (k+2)^-A.", 0.7),
-    iterations: int = opt.option("--iterations", "N", "Maximum number of iterations.", 100),
-    tolerance: float = opt.option(
-        "--tolerance", "X", "Stop when the relative change is at most X.", 1e-6
-    ),
-    restarts: int = opt.option(
-        "--restarts", "N", "Also start from N random points, and keep the best.", 0
-    ),
-    seed: int = opt.option("--seed", "N", "Seed for the random points.", 0),
+    iterations: int = opt.ITERATIONS,
+    tolerance: float = opt.TOLERANCE,
+    restarts: int = opt.RESTARTS,
+    seed: int = opt.RESTARTS_SEED,
     prior: float | None = opt.option("--prior", "X", "Add X to the expected count of every fact."),
-    probabilities: bool = opt.flag("--probabilities", "Files contain weights, not log-weights."),
-    weighted: list[str] | None = opt.option(
-        "--weighted", "NAME", "Every row of these facts has a weight. Repeatable."
-    ),
-    unweighted: list[str] | None = opt.option(
-        "--unweighted", "NAME", "No row of these facts has a weight. Repeatable."
-    ),
-    goal: str = opt.option("--goal", "NAME", "Relation to derive.", "goal"),
-    max_edges: int | None = opt.option(
-        "--max-edges", "N", "Maximum number of edges of an example.", shown="50,000,000"
-    ),
-    max_rounds: int | None = opt.option(
-        "--max-rounds", "N", "Maximum number of rounds.", shown="100,000"
-    ),
+    probabilities: bool = opt.PROBABILITIES,
+    weighted: list[str] | None = opt.WEIGHTED,
+    unweighted: list[str] | None = opt.UNWEIGHTED,
+    goal: str = opt.GOAL,
+    max_edges: int | None = opt.MAX_EDGES,
+    max_rounds: int | None = opt.MAX_ROUNDS,
     checkpoint: str | None = opt.option("--checkpoint", "FILE", "File for the checkpoint."),
-    resume: bool = opt.flag("--resume", "Continue from the checkpoint."),
+    resume: bool = opt.RESUME,
     as_json: bool = opt.JSON,
 ) -> None:
     """Train the weights of a program's facts on examples, by EM or stepwise EM."""

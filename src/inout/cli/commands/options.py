@@ -68,6 +68,18 @@ DUPLICATES = flag("--add-duplicates", "Add up the weights of duplicate rules (de
 JSON = flag("--json", "Print JSON.")
 HTML = option("--html", "FILE", "Write a page with drawings.")
 SEED = option("--seed", "N", "Random seed.", shown="random")
+ITERATIONS = option("--iterations", "N", "Maximum number of iterations.", 100)
+TOLERANCE = option("--tolerance", "X", "Stop when the relative change is at most X.", 1e-6)
+RESTARTS = option("--restarts", "N", "Also start from N random points, and keep the best.", 0)
+RESTARTS_SEED = option("--seed", "N", "Seed for the random points.", 0)
+RESUME = flag("--resume", "Continue from the checkpoint.")
+PROGRAM = argument("PROGRAM", "File of equations, or a name from `inout programs`.")
+GOAL = option("--goal", "NAME", "Relation to derive.", "goal")
+PROBABILITIES = flag("--probabilities", "Files contain weights, not log-weights.")
+WEIGHTED = option("--weighted", "NAME", "Every row of these facts has a weight. Repeatable.")
+UNWEIGHTED = option("--unweighted", "NAME", "No row of these facts has a weight. Repeatable.")
+MAX_EDGES = option("--max-edges", "N", "Maximum number of edges.", shown="50,000,000")
+MAX_ROUNDS = option("--max-rounds", "N", "Maximum number of rounds.", shown="100,000")
 _SKIPPED = "Skip longer sentences: time is cubic in the length, memory quadratic."
 MAX_WORDS = option("--max-words", "N", _SKIPPED, 300)
 

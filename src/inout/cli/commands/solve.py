@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from inout._core.checks import expect
-from inout.cli.commands.options import HTML, argument, count, flag, option
+from inout.cli.commands.options import (
+    GOAL,
+    HTML,
+    MAX_EDGES,
+    MAX_ROUNDS,
+    PROBABILITIES,
+    PROGRAM,
+    UNWEIGHTED,
+    WEIGHTED,
+    count,
+    flag,
+    option,
+)
 from inout.cli.files import check_output
 from inout.cli.messages import note
 from inout.cli.progress import status
@@ -26,7 +38,7 @@ is one.
 
 
 def solve(
-    program: str = argument("PROGRAM", "File of equations, or a name from `inout programs`."),
+    program: str = PROGRAM,
     facts: list[str] | None = option(
         "--facts", "NAME=FILE", "Facts of a relation, from a file. Repeatable."
     ),
@@ -38,26 +50,18 @@ def solve(
     sentence: str | None = option(
         "--sentence", "WORDS", "Sentence, as facts word(W,I,K) and length(N)."
     ),
-    goal: str = option("--goal", "NAME", "Relation to derive.", "goal"),
+    goal: str = GOAL,
     best: int = option("--best", "K", "Number of derivations to show.", 3),
-    probabilities: bool = flag("--probabilities", "Files contain weights, not log-weights."),
-    weighted: list[str] | None = option(
-        "--weighted", "NAME", "Every row of these facts has a weight. Repeatable."
-    ),
-    unweighted: list[str] | None = option(
-        "--unweighted", "NAME", "No row of these facts has a weight. Repeatable."
-    ),
+    probabilities: bool = PROBABILITIES,
+    weighted: list[str] | None = WEIGHTED,
+    unweighted: list[str] | None = UNWEIGHTED,
     beam: list[str] | None = option(
         "--beam",
         "NAME=WIDTH",
         "Keep only the WIDTH heaviest new items of a relation in each round. Repeatable.",
     ),
-    max_edges: int | None = option(
-        "--max-edges", "N", "Maximum number of edges.", shown="50,000,000"
-    ),
-    max_rounds: int | None = option(
-        "--max-rounds", "N", "Maximum number of rounds.", shown="100,000"
-    ),
+    max_edges: int | None = MAX_EDGES,
+    max_rounds: int | None = MAX_ROUNDS,
     as_json: bool = flag("--json", "Print JSON, with all rows and items."),
     html: str | None = HTML,
 ) -> None:
