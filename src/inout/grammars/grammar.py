@@ -30,6 +30,7 @@ from inout.io.files import read_text, write_text
 if TYPE_CHECKING:
     import torch
 
+    from inout.forest import Forest
     from inout.grammars.parser.likelihood import Likelihood
     from inout.grammars.parser.normal_form import NormalForm
     from inout.grammars.parser.sentences import Brackets, Words
@@ -157,6 +158,31 @@ class Grammar:
         made = training_trees(trees, markovisation or Markovisation(), start=start, clean=clean)
         rules, log_weights = relative_frequencies(made, unknown_threshold, unknown_share)
         return Grammar(start, rules, log_weights)
+
+    @staticmethod
+    def from_forest(forest: Forest) -> Grammar:
+        """The derivations of a forest with one goal as a PCFG (Eisner 2016, section 7).
+
+        Items are nonterminals, axioms terminals, edges rules with their probabilities given their
+        heads, `forest.local_probabilities()`; edges that are the same become one rule, and edges of
+        weight zero none. So the trees of the grammar are the derivations, with their probabilities.
+        Differentiable. O(e).
+
+        >>> from inout import ForestBuilder
+        >>> builder = ForestBuilder()
+        >>> a, b = builder.axiom("a", log_weight=0.0), builder.axiom("b", log_weight=0.0)
+        >>> for tails in ([a], [b, b], [a, b]):
+        ...     builder.edge("S", tails)
+        >>> print(Grammar.from_forest(builder.build(goal="S")).to_text("nltk"), end="")
+        %start S
+        S -> 'a' [0.3333333333333333]
+        S -> 'b' 'b' [0.3333333333333333]
+        S -> 'a' 'b' [0.3333333333333333]
+        """
+        # Imported here for the sake of start-up: it needs torch.
+        from inout.grammars.forest_rules import forest_rules
+
+        return Grammar(*forest_rules(forest))
 
     def to_text(self, format: Format, *, log: bool = False) -> str:
         """The text of the grammar in a format; `log` writes the log-weights of lines.
