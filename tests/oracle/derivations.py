@@ -79,6 +79,7 @@ def check(
 ) -> Forest:
     """Ground, and compare count, log Z, expected counts and gradients with the enumeration.
 
+    The same of the folded program, where there is no beam, which would prune something else.
     Relations that are dicts {row: log-weight} are compared, those given as rows are not.
     """
     derivations = alive(derivations, facts)
@@ -89,6 +90,8 @@ def check(
             given[name] = Facts(list(rows), weights)
     forest = program.ground(given, beam=beam)
     compare(forest, facts, derivations)
+    if beam is None:
+        compare(program.folded().ground(given), facts, derivations)
     leaves = {name: given[name].log_weights for name, r in facts.items() if isinstance(r, dict)}
     forest.log_partition().backward()
     for name, leaf in leaves.items():

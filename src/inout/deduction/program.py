@@ -133,7 +133,7 @@ class Program:
         to one, so log Z, counts and all answers about facts are the same; a variable less is a
         factor of its size less in time and memory. An equation (K = I+1) counts as a variable
         less; facts that determine each other (a word by its position) are not seen.
-        Rules of more than 11 relations are left alone. Time 3^m for a body of m relations.
+        Rules of more than 10 relations are left alone. Time 3^m for a body of m relations.
 
         >>> print(Program("goal += a(X,Y) * b(Y,Z) * c(Z,X2) * d(X2).").folded().text, end="")
         % Folded: at most 2 variables in a rule, 4 before.
