@@ -15,6 +15,7 @@ from inout._core import errors
 SOURCES = Path(inout.__file__).parent
 # What makes or raises the error, and where its argument's name stands.
 NAMES = {
+    "_DivergenceError": 0,
     "ArgumentError": 0,
     "ChartTooLargeError": 0,
     "at_least": 0,

@@ -409,7 +409,7 @@ def wrong() -> Iterator:
     yield "no rule uses rul ", lambda: ProgramModel(cnf, given, groups=["rul(X)"])
     yield "expected a sum", lambda: ProgramModel(cnf, given, groups=["x += y"])
     yield "one sum", lambda: ProgramModel(cnf, given, groups=["start(_). 1 = rule(X,_)"])
-    yield "nothing to train", lambda: ProgramModel(cnf, given, groups=[])
+    yield "facts must have weights to train", lambda: ProgramModel(cnf, given, groups=[])
     paths = Program("goal(X) += start(X).  1 = start(_).")
     yield "goal without arguments", lambda: ProgramModel(paths, {"start": [("S",)]})
     model = ProgramModel(cnf, given)

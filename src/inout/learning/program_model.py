@@ -82,9 +82,8 @@ class ProgramModel:
         # The distribution of each row of all facts, -1 where the weight is fixed.
         self._rows = _distributions(self.facts, self._totals)
         if not (self._rows >= 0).any():
-            raise ArgumentError(
-                None, "nothing to train: no facts of the model are in a sum such as 1 = rule(X,_)."
-            )
+            wanted = "must have weights to train, in a sum such as 1 = rule(X,_)."
+            raise ArgumentError("facts", f"{wanted} Got {', '.join(self.facts) or 'none'}")
 
     @property
     def _weights(self) -> Float[Tensor, " rows"]:

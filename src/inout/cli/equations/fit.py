@@ -74,7 +74,7 @@ def read(
             for example in corpus.sentences:  # the program does without it, as with a length
                 del example[name]
         else:
-            raise ArgumentError(None, f"--corpus and --facts {name}=... both give {name}")
+            raise ArgumentError("--corpus", f"and --facts {name}=... both give {name}")
     limits = {"max_edges": request.max_edges, "max_rounds": request.max_rounds}
     options = {name: limit for name, limit in limits.items() if limit is not None}
     model = ProgramModel(program, facts, groups=groups or None, **options)
