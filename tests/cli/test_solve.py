@@ -99,6 +99,18 @@ def test_the_page_has_outside_values(run, files):
     assert "log inside {:.6g}, log outside {:.6g}".format(*values) in page
 
 
+def test_derivations_as_a_grammar(run, files):
+    outcome = run("solve", "cnf.dyna", *SENTENCE, "a b a", "--grammar", "found.json")
+    assert outcome.code == 0
+    assert "found.json" in outcome.out + outcome.err
+    drawn = run("sample", "found.json", "-n", "40", "--seed", "1")
+    assert drawn.code == 0
+    assert len(set(drawn.out.splitlines())) == 2  # the two derivations
+    refused = run("solve", "cnf.dyna", *SENTENCE, "a c a", "--grammar", "found.json")
+    assert refused.code != 0
+    assert "a grammar needs a forest with a derivation" in refused.err
+
+
 def test_no_derivation_is_an_answer(run, solve_json):
     answer = solve_json("cnf.dyna", *SENTENCE, "a c a")
     assert (answer["log_partition"], answer["count"], answer["entropy"]) == ("-inf", 0, "-inf")

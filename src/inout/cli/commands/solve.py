@@ -34,6 +34,7 @@ is one.
   inout solve mine.dyna --facts edge=graph.tsv --goal path --best 5
   inout solve mine.dyna --facts edge=graph.tsv --json > answer.json
   inout solve mine.dyna --facts edge=graph.tsv --html answer.html
+  inout solve mine.dyna --facts edge=graph.tsv --grammar derivations.json
 """
 
 
@@ -64,6 +65,9 @@ def solve(
     max_rounds: int | None = MAX_ROUNDS,
     as_json: bool = flag("--json", "Print JSON, with all rows and items."),
     html: str | None = HTML,
+    grammar: str | None = option(
+        "--grammar", "FILE", "Write the derivations of the goal as a probabilistic grammar (JSON)."
+    ),
 ) -> None:
     """Solve a program on facts: log Z, the best derivations, the expected count of every fact."""
     count("--best", best, 0)
@@ -72,6 +76,7 @@ def solve(
         from inout.io.files import write_text
 
         check_output("--html", html)
+        check_output("--grammar", grammar)
         request = Request(
             program=program,
             files=[pair("--facts", text, "FILE") for text in facts or []],
@@ -96,6 +101,10 @@ def solve(
             from inout.cli.equations.html import as_html
 
             write_text(html, as_html(answer))
+        if grammar is not None:
+            from inout.grammars.grammar import Grammar
+
+            write_text(grammar, Grammar.from_forest(answer.forest).to_text("json"))
     for text in answer.notes:
         note(text)
     if as_json:
@@ -108,8 +117,9 @@ def solve(
 
     paper = Paper()
     print_answer(paper, answer)
-    if html is not None:
-        paper.note_file(html)
+    for path in (html, grammar):
+        if path is not None:
+            paper.note_file(path)
 
 
 def pair(name: str, text: str, what: str) -> tuple[str, str]:
