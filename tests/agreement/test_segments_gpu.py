@@ -64,8 +64,14 @@ def test_gpu_agrees_with_cpu(size: tuple[int, int, int], kind: str, dtype: torch
         assert found.dtype == dtype
         assert_close(found, gradient, rtol=1e-9 if exact else 1e-4, atol=1e-10 if exact else 1e-5)
     # Viterbi adds in float64 on both: the same ties, the same answer.
-    best = GpuPasses(given.to(DEVICE), sizes.to(DEVICE)).best().cpu()
-    assert_close(best, op.best_segments(given, sizes))
+    best, some = GpuPasses(given.to(DEVICE), sizes.to(DEVICE)).best().cpu(), log_z > -torch.inf
+    assert_close(best[some], op.best_segments(given, sizes)[some])
+
+
+def test_mode_without_possible_events() -> None:
+    given = problem(4, 3, 2, "impossible", torch.float64)
+    found = SemiMarkov(given.to(DEVICE), lengths=lengths(4).to(DEVICE)).mode.cpu()
+    assert_close(found, SemiMarkov(given, lengths=lengths(4)).mode)
 
 
 def test_tangents_agree_with_the_reference() -> None:

@@ -423,7 +423,7 @@ def test_wrong_data(unchecked: None):
         fit_contexts([], [])
     with pytest.raises(ArgumentError, match="must be one list"):
         fit_contexts([[["x"]]], [])
-    with pytest.raises(ArgumentError, match="1 positions and 2 tags"):
+    with pytest.raises(ArgumentError, match="1 positions and 2 labels"):
         fit_contexts([[["x"]]], [["a", "b"]])
     with pytest.raises(ArgumentError, match="every sequence"):
         fit_contexts([[]], [[]])
