@@ -232,6 +232,14 @@ ABOVE = (
         tests=("tests/oracle/test_programs_grammars.py", "-k", "beam"),
     ),
     Fault(
+        "deduction-fold-keeps-what-only-filters-know",
+        file="deduction/fold.py",
+        function="_Search._joined",
+        text="not (is_filter or variables.isdisjoint(self.existential))",
+        instead="False",
+        tests=("tests/oracle/test_folding.py", "-k", "random"),
+    ),
+    Fault(
         "deduction-join-loses-the-last-key",
         file="deduction/engine.py",
         function="_pack",

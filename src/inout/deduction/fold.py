@@ -28,19 +28,20 @@ MOST_RELATIONS = 10
 def fold(program: ParsedProgram) -> str:
     """The text of the folded program; see `Program.folded`."""
     taken = {*program.derived, *program.used}
-    before, after, lines = 0, 0, []
+    before, after = [0], [0]
+    lines: list[str] = []
     for rule in program.rules:
         search = _Search(rule)
+        before.append(search.exponent(search.variables))
         best = search.best() if 1 < len(search.atoms) <= MOST_RELATIONS else None
-        if best is None or best.cost[0] >= search.exponent(search.variables):
-            best = None
-            lines.append(str(rule))
-        else:
+        if best is not None and best.cost[0] < before[-1]:
+            after.append(best.cost[0])
             lines += map(str, search.rules(best, rule.written.head, taken))
-        before = max(before, search.exponent(search.variables))
-        after = max(after, best.cost[0] if best else search.exponent(search.variables))
+        else:
+            after.append(before[-1])
+            lines.append(str(rule))
     lines += map(str, program.totals)
-    comment = f"% Folded: at most {after} variables in a rule, {before} before.\n"
+    comment = f"% Folded: at most {max(after)} variables in a rule, {max(before)} before.\n"
     return comment + "".join(f"{line}\n" for line in lines)
 
 
