@@ -62,10 +62,12 @@ only the rules of trimmed() have numbers
 prefixes have probabilities only if
 the expected number of rules in a tree
 the probabilities of all finite trees
+the weights of chains of unary rules
 the weights of the rules of each left side
 the weights of the sentences sum to infinity
 the weights of the trees of
 the weights of the trees without words
+there is no best tree
 """
 OF_FILES = {"history_rows"}  # arrays that a file holds
 UNNAMED = (OF_SEVERAL + OF_THE_OBJECT_ITSELF).splitlines()
