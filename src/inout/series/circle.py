@@ -124,6 +124,7 @@ def read_off(
 class _Circle:
     """Degrees lowest..highest are read off `points` points (for each variable) of one circle."""
 
+    functions: int
     lowest: int
     highest: int
     points: int
@@ -136,7 +137,9 @@ class _Circle:
         """Log of a bound on the error of coefficients of these degrees."""
         n = degrees.double()[:, None]
         wrapped = self.points * (self.log_radius - self.log_outer)
-        aliasing = self.log_outer_bound - n * self.log_outer + wrapped - torch.log1p(-wrapped.exp())
+        # Over all multiples but 0, in each variable: (1 − q)^−K − 1.
+        tails = torch.expm1(-self.functions * torch.log1p(-wrapped.exp())).log()
+        aliasing = self.log_outer_bound - n * self.log_outer + tails
         return torch.logaddexp(self.log_rounding - n * self.log_radius, aliasing)
 
 
@@ -165,6 +168,7 @@ def _circles(
         outer, points = _points(log_radii, log_bounds, radius, wanted[lowest : top + 1], lowest)
         circles.append(
             _Circle(
+                generating.num_functions,
                 lowest,
                 top,
                 max(points, highest + 1),
