@@ -27,7 +27,6 @@ NAMES = {
 # How the messages that name no argument begin, and why they name none.
 OF_SEVERAL = """\
 --html and --svg must be different files
---corpus and --facts =... both give
 --sentence and --facts word=... both give
 X and y must have the same number
 a forest has no brackets, pruning
@@ -53,7 +52,6 @@ there must be one parse (or None) for each
 two distributions with the same successors
 """
 OF_THE_OBJECT_ITSELF = """\
-nothing to train: no facts of the model
 enumerate_support lists at most
 enumerate_support needs elements of one length
 every nonterminal that is met must have
