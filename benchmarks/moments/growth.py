@@ -40,9 +40,12 @@ def measure(labels: Problem, pairs: Problem, quick: bool) -> Iterator[Figure]:
     measured: that would be a second evaluation of the polynomials. Weighted marginals always
     measure them.
     """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # processor time counts threads that only wait
     for ask, what in ((_moments, "moments up to"), (_weighted, "weighted marginals of")):
         yield from _growth(ask, what, labels, "emissions", quick)
         yield from _growth(ask, what, pairs, "transitions", quick)
+    torch.set_num_threads(threads)
 
 
 def _growth(
