@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from torch.autograd import grad
 
 from inout.kernels.latent.arrays import BlockGraph
-from inout.kernels.latent.op import BlockPasses
+from inout.kernels.latent.op import BlockPasses, Sweeps
 from inout.kernels.latent.reference import log_partitions
-from inout.kernels.latent.sweeps import Sweeps
 from inout.kernels.limits import LATENT_NOTHING
 from inout.latent.graphs import Chart, block_rules, chart_of_sentence, graph_of_trees
 from inout.latent.layout import Layout

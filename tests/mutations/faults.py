@@ -138,10 +138,10 @@ KERNELS = (
     ),
     Fault(
         "lattice-beam-keeps-the-later-of-equals",
-        file="kernels/lattice/cpu/choice.py",
-        function="_is_worse",
-        text="a % size > b % size",
-        instead="a % size < b % size",
+        file="kernels/lattice/cpu/selection.py",
+        function="_choose",
+        text="i * len(allowed) + k",
+        instead="(size - 1 - i) * len(allowed) + k",
         tests=("tests/oracle/test_context_selection.py",),
     ),
     Fault(

@@ -39,19 +39,6 @@ class Box:
         """The y of its lower side."""
         return self.y + self.height
 
-    def overlaps(self, other: Box) -> bool:
-        """Whether the two have more than a border in common.
-
-        >>> Box(0, 0, 2, 2).overlaps(Box(1, 1, 2, 2)), Box(0, 0, 2, 2).overlaps(Box(2, 0, 2, 2))
-        (True, False)
-        """
-        return (
-            self.x < other.right
-            and other.x < self.right
-            and self.y < other.bottom
-            and other.y < self.bottom
-        )
-
 
 def shown(label: str) -> str:
     """The label as it is drawn: cleaned, and shortened if it is very long."""

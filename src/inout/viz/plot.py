@@ -12,7 +12,7 @@ from inout._core.errors import ArgumentError
 
 from .geometry import ITEM_SIZE, shown
 from .labels import escape, text_width
-from .style import document, themes
+from .style import document, themes, tooltip
 
 Points: TypeAlias = Sequence[tuple[float, float]]
 
@@ -85,7 +85,7 @@ def line_chart(
     ]
     lines += [
         f'<path class="io-series" d="{_path(frame, points, step)}" stroke-width="1.8" '
-        f'stroke-linejoin="round"{styles[name]}>{_title(name)}</path>'
+        f'stroke-linejoin="round"{styles[name]}>{tooltip(name)}</path>'
         for name, points in series.items()
     ]
     for name, points in series.items():
@@ -279,7 +279,7 @@ def _dots(frame: _Frame, name: str, points: Points, colour: int, across: str, up
     return [
         f'<circle class="io-dot" style="fill:var(--io-s{colour})" cx="{frame.x(x):.1f}" '
         f'cy="{frame.y(y):.1f}" r="{radius}">'
-        f"{_title(name, f'{across} {x:,.6g}', f'{up} {y:,.6g}')}</circle>"
+        f"{tooltip(name, f'{across} {x:,.6g}', f'{up} {y:,.6g}')}</circle>"
         for x, y in points
         if frame.left <= x <= frame.right and frame.low <= y <= frame.high
     ]
@@ -298,13 +298,13 @@ def _columns(
                 f'<rect class="io-column" style="{style}" '
                 f'x="{frame.x(value - 0.4 + k * share):.1f}" y="{y:.1f}" '
                 f'width="{0.94 * share * each:.1f}" height="{frame.bottom - y:.1f}">'
-                f"{_title(some.name, f'{across} {value}: {p:.4f}')}</rect>"
+                f"{tooltip(some.name, f'{across} {value}: {p:.4f}')}</rect>"
             )
     if some.mean is not None:
         marks.append(
             f'<path class="io-mean" style="{style};stroke:none" '
             f'd="M{frame.x(some.mean):.1f},{frame.bottom + 2:g}l-4.5,8h9z">'
-            f"{_title(some.name, f'mean {some.mean:.3f}')}</path>"
+            f"{tooltip(some.name, f'mean {some.mean:.3f}')}</path>"
         )
     return marks
 
@@ -355,7 +355,3 @@ def ticks(low: float, high: float) -> list[float]:
 
 def _number(value: float) -> str:
     return f"{value + 0.0:,.10g}" if abs(value) < 1e7 else f"{value:.6g}"
-
-
-def _title(*lines: str) -> str:
-    return f"<title>{'&#10;'.join(escape(line) for line in lines if line)}</title>"

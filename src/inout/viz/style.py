@@ -84,6 +84,11 @@ def document(
     )
 
 
+def tooltip(*lines: str) -> str:
+    """The lines that are not empty as the title of an SVG element."""
+    return f"<title>{'&#10;'.join(escape(line) for line in lines if line)}</title>"
+
+
 HTML_CSS = f"""\
 {themes(".inout")}
 .inout{{font:15px/1.5 {FONT};color:var(--io-ink);background:var(--io-paper)}}

@@ -11,7 +11,7 @@ from .geometry import MARGIN, Box, share, shown
 from .labels import escape, text_width
 from .model import Graph, HyperEdge, Node, TreeNode
 from .selection import best_part
-from .style import document
+from .style import document, tooltip
 
 CAPTION_SIZE = 12.0
 
@@ -72,7 +72,7 @@ def forest(graph: Graph, max_nodes: int = 150) -> str:
 
 def _tree_box(node: TreeNode, box: Box) -> str:
     middle = box.y + box.height / 2
-    pieces = [_title(node.label, *[node.note] * bool(node.note)), _rect(box, 0.11)]
+    pieces = [tooltip(node.label, node.note), _rect(box, 0.11)]
     if node.note:
         pieces.append(_text(box.centre, middle - 6, shown(node.label)))
         pieces.append(_text(box.centre, middle + 8.5, shown(node.note), "io-note"))
@@ -92,7 +92,7 @@ def _node(node: Node, box: Box, is_goal: bool, more: int) -> str:
     shade = 0.05 + (0.40 if node.kind == "item" else 0.17) * share(node.weight)
     return (
         f'<g class="{" ".join(classes)}" data-id="{escape(str(node.id))}">'
-        f"{_title(*title)}{_rect(box, shade)}"
+        f"{tooltip(*title)}{_rect(box, shade)}"
         f"{_text(box.centre, box.y + box.height / 2, shown(node.label))}</g>"
     )
 
@@ -113,7 +113,7 @@ def _edge(edge: HyperEdge, j: int, head: Box, drawing: ForestLayout, title: str)
             number = _text(x + DOT_RADIUS + 3, y, f"{edge.weight:.2f}", "io-number")
     bare = "" if edge.tails else " io-bare"
     return (
-        f'<g class="io-edge">{_title(*titles)}'
+        f'<g class="io-edge">{tooltip(*titles)}'
         f"{_lines(faint, 0.5 * share(edge.weight), 'io-faint')}{_lines(strong, share(edge.weight))}"
         f'<circle class="io-dot{bare}" cx="{_number(x)}" cy="{_number(y)}" r="{DOT_RADIUS:g}"/>'
         f"{number}</g>"
@@ -171,10 +171,6 @@ def _rect(box: Box, shade: float) -> str:
 def _text(x: float, y: float, text: str, style: str = "") -> str:
     classes = f' class="{style}"' if style else ""
     return f'<text{classes} x="{_number(x)}" y="{_number(y)}">{escape(text)}</text>'
-
-
-def _title(*lines: str) -> str:
-    return f"<title>{'&#10;'.join(map(escape, lines))}</title>"
 
 
 def _point(x: float, y: float) -> str:

@@ -140,6 +140,6 @@ def left_corner_steps(table: RuleTable, log_probabilities: Vector) -> Steps:
             np.logaddexp.at(leaving, local[rows[out]], values[out])
             steps = elimination(matrix, leaving)
             symbols = part.astype(np.int32)
-            parts.append(Steps(symbols[steps.targets], symbols[steps.sources], steps.log_factors))
+            parts.append(Steps(symbols[steps.targets], symbols[steps.sources], steps.factors))
         local[part] = -1
     return Steps(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))

@@ -128,14 +128,9 @@ class Histories:
 
         `symbols` from the oldest to the latest, with `BEGIN` and `STAR`; `given`: the next input.
         """
-        starts = self.rows(
-            stream,
-            np.asarray(symbols, np.int64),
-            np.array([0, len(symbols)], np.int64),
-            None if given is None else np.array([given], np.int64),
-            grow=grow,
-        )
-        start = int(starts[0])
+        string, offsets = np.asarray(symbols, np.int64), np.array([0, len(symbols)], np.int64)
+        inputs = None if given is None else np.array([given], np.int64)
+        start = int(self.rows(stream, string, offsets, inputs, grow=grow)[0])
         return slice(start, start + int(self.streams.widths[stream])) if start >= 0 else slice(0)
 
     def rows(
@@ -251,31 +246,19 @@ class Histories:
         wanted = self._num_touched + lattice.slot_rows.size
         if len(self._touched) < wanted:
             self._touched = np.resize(self._touched, (2 * wanted, 2))
-        self._num_touched = self._add(
-            lattice, edge_weights, scale, self._gradient, self._touched, self._num_touched
-        )
+        self._num_touched = histories.add_gradient(
+            lattice.slots, lattice.edge_offsets, lattice.columns, self.streams.places,
+            edge_weights, scale, self._gradient, self._touched, self._num_touched,
+        )  # fmt: skip
 
     def counts(self, lattice: Lattice, edge_weights: Vector) -> Vector:
         """The weights of edges added up for each weight of a feature: [weights]."""
         found = np.zeros(self.num_weights)
-        self._add(lattice, edge_weights, 1.0, found, np.zeros((0, 2), np.int64), 0)
-        return found
-
-    def _add(
-        self,
-        lattice: Lattice,
-        edge_weights: Vector,
-        scale: float,
-        into: Vector,
-        touched: Numbers,
-        num_touched: int,
-    ) -> int:
-        return int(
-            histories.add_gradient(
-                lattice.slots, lattice.edge_offsets, lattice.columns, self.streams.places,
-                edge_weights, scale, into, touched, num_touched,
-            )
+        histories.add_gradient(
+            lattice.slots, lattice.edge_offsets, lattice.columns, self.streams.places,
+            edge_weights, 1.0, found, np.zeros((0, 2), np.int64), 0,
         )  # fmt: skip
+        return found
 
     def adagrad(self, step: float, delta: float) -> None:
         """One step along the gradient that was added up, which is cleared.

@@ -12,7 +12,6 @@ from inout.kernels.lattice.arrays import (
     Aims,
     Columns,
     Edges,
-    Integers,
     Nodes,
     Numbers,
     Policy,
@@ -83,34 +82,15 @@ def select(
 
 def _empty(num_columns: int, room: selection.Bounds, features: int) -> tuple[Nodes, Slots, Edges]:
     """Room for contexts, slots and edges."""
-
-    def offsets() -> Numbers:
-        return np.zeros(num_columns + 1, np.int64)
-
-    def integers() -> Integers:
-        return np.empty(room.nodes, np.int32)
-
-    return (
-        Nodes(
-            offsets=offsets(),
-            parents=integers(),
-            symbols=integers(),
-            lens=integers(),
-            is_anchored=np.empty(room.nodes, np.bool_),
-            columns=integers(),
-            lcs=integers(),
-            forward=np.empty(room.nodes),
-            history=np.empty((room.nodes, features), np.int32),
-        ),
-        Slots(
-            offsets=offsets(),
-            nodes=np.empty(room.slots, np.int32),
-            rows=np.empty((room.slots, features), np.int64),
-        ),
-        Edges(
-            offsets=offsets(), targets=np.empty(room.edges, np.int32), scores=np.empty(room.edges)
-        ),
-    )
+    offsets = [np.zeros(num_columns + 1, np.int64) for _ in range(3)]
+    parents, symbols, lens, places, lcs = (np.empty(room.nodes, np.int32) for _ in range(5))
+    nodes = Nodes(
+        offsets[0], parents, symbols, lens, np.empty(room.nodes, np.bool_), places, lcs,
+        forward=np.empty(room.nodes), history=np.empty((room.nodes, features), np.int32),
+    )  # fmt: skip
+    rows = np.empty((room.slots, features), np.int64)
+    slots = Slots(offsets[1], np.empty(room.slots, np.int32), rows)
+    return nodes, slots, Edges(offsets[2], np.empty(room.edges, np.int32), np.empty(room.edges))
 
 
 def _lattice(columns: Columns, nodes: Nodes, slots: Slots, edges: Edges) -> Lattice:

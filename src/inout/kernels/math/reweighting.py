@@ -60,3 +60,15 @@ def shares(logits: Float[Tensor, "... m"]) -> tuple[Float[Tensor, "... m"], Floa
     dead = total == 0
     log_total = torch.where(dead, -torch.inf, total.log() + top)
     return weights / torch.where(dead, 1.0, total), log_total[..., 0]
+
+
+def log_sum(logits: Float[Tensor, " ..."], dims: int | tuple[int, ...]) -> Float[Tensor, " ..."]:
+    """log of the sum of exp(logits) over some dimensions, differentiable to any order.
+
+    Unlike that of torch.logsumexp, the gradient is 0 where all are −inf.
+    """
+    top = logits.detach().amax(dims, keepdim=True)
+    top = torch.where(top == -torch.inf, 0.0, top)
+    total = (logits - top).exp().sum(dims)
+    dead = total == 0
+    return torch.where(dead, -torch.inf, torch.where(dead, 1.0, total).log() + top.squeeze(dims))

@@ -139,13 +139,15 @@ def count_trees(
     # Each prime has more than 30.99 bits.
     needed = np.where(bounds > -np.inf, np.ceil(bits / 30.99), 0).astype(np.int64)
     moduli = primes(int(needed.max(initial=0)))
+    # Nobody asks for numbers of trees below unary rules.
+    grammar = rules.grammar._replace(num_unary_symbols=0)
     found: list[list[int]] = [[] for _ in lengths]
     for turn, prime in enumerate(moduli):
         rests = (np.ascontiguousarray(x % prime, np.int64) for x in numbers)
         binary_rest, unary_rest, word_rest = rests
         binary_rest = np.ascontiguousarray(np.atleast_2d(binary_rest)[:, rules.ways.order])
         weights = Weights(binary_rest, np.atleast_2d(unary_rest))
-        problem = Problem(rules.grammar, Residues(prime), weights, sentences.words(word_rest))
+        problem = Problem(grammar, Residues(prime), weights, sentences.words(word_rest))
 
         def count(b: int, turn: int = turn, problem: Problem = problem) -> None:
             if needed[b] > turn:

@@ -34,11 +34,9 @@ def max_rule(passes: ParsingPasses, total: bool = False) -> Trees:
 
     def find(b: int) -> None:
         only, n = passes.only(b), int(lengths[b])
-        found = only.posteriors(0)
-        posteriors = kernel.Posteriors(found.above, found.below)
-        own = np.empty((2 * n - 1, 5), np.int64)
+        own, found = np.empty((2 * n - 1, 5), np.int64), only.posteriors(0)
         scores[b], size = kernel.max_rule(
-            only.scaled_problem(), only.log_problem, only.rules.ways, n, posteriors, not total, own
+            only.scaled_problem(), only.log_problem, only.rules.ways, n, found, not total, own
         )
         # The entries of the one sentence are numbered from 0 on.
         entries = passes.sentences.select(np.array([b]))[1]

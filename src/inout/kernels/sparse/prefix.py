@@ -15,7 +15,7 @@ Array = NDArray[Any]
 
 
 class Steps(NamedTuple):
-    """x = (I − L)⁻¹ b as sums one after the other: x[target] += exp(log_factor) x[source].
+    """x = (I − L)⁻¹ b as sums one after the other: x[target] += exp(factor) x[source].
 
     x is b in the beginning. Where L has few pairs there are few steps, and all they do is to add
     and multiply what is not negative.
@@ -23,12 +23,12 @@ class Steps(NamedTuple):
 
     targets: NDArray[np.int32]  # [k]
     sources: NDArray[np.int32]  # [k]
-    log_factors: NDArray[np.float64]  # [k]
+    factors: NDArray[np.float64]  # [k], logarithms
 
     def log_applied(self, values: Array) -> NDArray[np.float64]:
         """log x [s], given log b."""
         result = np.array(values, np.float64)
-        prefix.log_climb(prefix.Climb(*self), result)
+        prefix.log_climb(self, result)
         return result
 
 
@@ -89,8 +89,7 @@ def prefix_log_probs(passes: ParsingPasses, steps: Steps) -> Prefixes:
     growth = steps.log_applied(np.zeros(passes.rules.num_symbols)).max()
     lost = bool(growth > SPARSE_LOG_GROWTH)
     if not lost:
-        factors = np.maximum(np.exp(steps.log_factors), SPARSE_SPECK)
-        climb = prefix.Climb(steps.targets, steps.sources, factors)
+        climb = steps._replace(factors=np.maximum(np.exp(steps.factors), SPARSE_SPECK))
         if prefix.prefixes(passes.scaled_problem(), 0, n, climb, begins, sentences):
             bounds = np.full(n, -np.inf), np.full(n, -np.inf)
             prefix.prefixes(passes.scaled_problem(SPARSE_RAISED), 0, n, climb, *bounds)
@@ -99,5 +98,5 @@ def prefix_log_probs(passes: ParsingPasses, steps: Steps) -> Prefixes:
                 or (bounds[1] > sentences + SPARSE_SLACK).any()
             )
     if lost:
-        prefix.log_prefixes(passes.log_problem, 0, n, prefix.Climb(*steps), begins, sentences)
+        prefix.log_prefixes(passes.log_problem, 0, n, steps, begins, sentences)
     return Prefixes(begins, sentences)

@@ -111,6 +111,23 @@ class CpuPasses:
         self._in_log_space(again)
         return logs
 
+    def _fill_in_log_space(self, task: Callable[[int], Array], pairs: Array) -> None:
+        """Adds what task(b) gives [n-1 s s] to pairs that are shared, or puts it into its place."""
+        shares: dict[int, Array] = {}  # to be added in order
+
+        def again(b: int) -> None:
+            own = task(b)
+            if self.stationary:
+                own = own.sum(0, keepdims=True)
+            if self.shared:
+                shares[b] = own
+            else:
+                pairs[b] = own
+
+        self._in_log_space(again)
+        for b in sorted(shares):
+            pairs[0] += shares[b].astype(pairs.dtype)
+
     def _log_space_marginals(self, b: int) -> tuple[Array, Array]:
         """Marginals of one element: nodes [n s], pairs [n-1 s s]."""
         _, n, s = self.emissions.shape
@@ -171,21 +188,14 @@ class CpuPasses:
         possible = self.log_z.numpy() > -np.inf
         scales = np.where(possible, weights.detach().numpy(), 0).astype(given)
         nodes, pairs = self._run_backward(np.ascontiguousarray(scales))
-        shares: dict[int, Array] = {}  # of the shared transitions, to be added in order
 
-        def again(b: int) -> None:
+        def again(b: int) -> Array:
             own_nodes, own_pairs = self._log_space_marginals(b)
-            if self.stationary:
-                own_pairs = own_pairs.sum(0, keepdims=True)
             nodes[b] = scales[b] * own_nodes
-            if self.shared:
-                shares[b] = scales[b] * own_pairs
-            else:
-                pairs[b] = scales[b] * own_pairs
+            own_pairs *= scales[b]
+            return own_pairs
 
-        self._in_log_space(again)
-        for b in sorted(shares):
-            pairs[0] += shares[b].astype(given)
+        self._fill_in_log_space(again, pairs)
         return torch.from_numpy(nodes), torch.from_numpy(pairs)
 
     def tangents(
@@ -200,9 +210,8 @@ class CpuPasses:
         nodes, expected = np.empty_like(self.emissions), np.zeros(len(self.emissions))
         tangents = self._stationary_tangents if self.stationary else self._specific_tangents
         pairs = tangents(scales, u, nodes, expected)
-        shares: dict[int, Array] = {}  # of the shared transitions, to be added in order
 
-        def again(b: int) -> None:
+        def again(b: int) -> Array:
             own_nodes, own_pairs = self._log_space_marginals(b)
             out = np.empty(own_pairs.shape, nodes.dtype)
             expected[b] = tangent.covariances(
@@ -210,16 +219,9 @@ class CpuPasses:
                 self.chains.lengths[b], u.nodes[b], u.pairs[b if len(u.pairs) > 1 else 0],
                 scales[b], nodes[b], out,
             )  # fmt: skip
-            if self.stationary:
-                out = out.sum(0, keepdims=True)
-            if self.shared:
-                shares[b] = out
-            else:
-                pairs[b] = out
+            return out
 
-        self._in_log_space(again)
-        for b in sorted(shares):
-            pairs[0] += shares[b]
+        self._fill_in_log_space(again, pairs)
         return torch.from_numpy(nodes), torch.from_numpy(pairs), torch.from_numpy(expected)
 
     def _specific_tangents(self, scales: Array, u: Parts, nodes: Array, expected: Array) -> Array:

@@ -77,7 +77,7 @@ def weigh_edges(grammar, graph, first_groups, starts, logs, item, value, sums):
 
 
 @inner
-def draw_values(grammar, graph, starts, logs, item, value, group, edge, uniform, sums):
+def draw_values(grammar, graph, starts, logs, value, group, edge, uniform, sums):
     """The latent values of both children of an edge."""
     rules, sizes, offsets, parameters = grammar
     rule = graph.rules[group]
@@ -142,7 +142,7 @@ def sample(grammar, graph, first_groups, starts, logs, roots, root_sums, rooms, 
                 group += 1
             random, uniform = next_uniform(random)
             left, right = draw_values(
-                grammar, graph, starts, logs, item, value, group, edge, uniform, inner_sums
+                grammar, graph, starts, logs, value, group, edge, uniform, inner_sums
             )
             stack[depth, 0], stack[depth, 1] = rights[edge], right
             stack[depth + 1, 0], stack[depth + 1, 1] = lefts[edge], left

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.lattice.arrays import Integers, Mask, Vector
 from inout.kernels.lattice.cpu import sums
-from inout.kernels.lattice.cpu.choice import choose
 from inout.kernels.lattice.cpu.histories import IS_FULL
 from inout.kernels.lattice.cpu.scoring import find_rows, remember, score
 from inout.kernels.lattice.cpu.strings import Classes, Sorting, classify, collect, merge
+from inout.kernels.math.cpu.heap import keep_best, worse
 
 BY_MODEL, BY_TARGET, BY_BOTH = 0, 1, 2
 
@@ -41,7 +41,7 @@ class Room(NamedTuple):
     class_aims: NDArray[np.float64]  # [k t]: of classes, by symbols written
     active: Mask  # whether an element becomes a context
     into: Integers  # the context that it goes into
-    heap: Integers
+    heap: Integers  # the elements that are chosen, by action and class
     stack: Integers
     made_from: Integers  # the element of each context
     walked: Integers
@@ -123,10 +123,10 @@ def select(columns, features, grow, emissions, policy, aims, nodes, slots, edges
             chosen, allowed = 0, classes.allowed[:num_classes]
             column = sums.Column(c, before, first, size, num_classes)
             if by != BY_TARGET:
-                chosen += choose(room.values, allowed, size, policy.sizes[c], room)
+                chosen += _choose(room.values, allowed, size, policy.sizes[c], room)
             if by != BY_MODEL:
                 sums.sum_targets(spelling, column, nodes, own, order, starts, own_scores, room)
-                chosen += choose(room.aimed, allowed, size, policy.sizes[c], room)
+                chosen += _choose(room.aimed, allowed, size, policy.sizes[c], room)
 
             # Step 3: they become contexts, into which all others are merged.
             last = base + chosen
@@ -142,6 +142,34 @@ def select(columns, features, grow, emissions, policy, aims, nodes, slots, edges
             edges.offsets[c + 1] = edge + count * size
             if features.table.counts[IS_FULL]:
                 return
+
+
+@inner
+def _choose(values, allowed, size, wanted, room):
+    """Mark the `wanted` elements with the largest values above -inf; returns how many are new.
+
+    Of equal ones those that come first in order: by action, then by class.
+    """
+    kept, places, count = room.shares, room.heap, 0
+    for k in range(len(allowed)):
+        if not allowed[k]:
+            continue
+        for i in range(size):
+            value, place = values[k * size + i], i * len(allowed) + k
+            if count == wanted:
+                # Most elements are left out by this comparison alone.
+                if count == 0 or value < kept[0] or not worse(kept[0], places[0], value, place):
+                    continue
+            elif not value > -np.inf:
+                continue
+            count = keep_best(kept, places, count, wanted, value, place)
+    added = 0
+    for x in range(count):
+        e = places[x] % len(allowed) * size + places[x] // len(allowed)
+        if not room.active[e]:
+            room.active[e] = True
+            added += 1
+    return added
 
 
 @inner(returns_arrays=True)

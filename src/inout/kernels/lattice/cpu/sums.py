@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import inner
 from inout.kernels.lattice.arrays import Integers, Numbers
-from inout.kernels.lattice.cpu.targets import action, add_logs
-from inout.kernels.math.cpu.exponential import FAST, exp_below
+from inout.kernels.lattice.cpu.targets import action
+from inout.kernels.math.cpu.exponential import FAST, exp_below, log_sum
 
 
 @inner(fastmath=FAST)
@@ -123,9 +123,9 @@ def sum_targets(spelling, column, nodes, slot_nodes, order, starts, scores, room
                     if before < 0 or before >= mass.shape[1]:
                         continue
                     if mass[v, before] > -np.inf:
-                        total = add_logs(total, mass[v, before] + scores[slot * size + i])
+                        total = log_sum(total, mass[v, before] + scores[slot * size + i])
                 e = k * size + i
-                sums[e] = add_logs(sums[e], total) if total > -np.inf else sums[e]
+                sums[e] = log_sum(sums[e], total) if total > -np.inf else sums[e]
             room.class_aims[k, t - low] = total
 
 
@@ -140,4 +140,4 @@ def add_targets(spelling, column, base, last, room):
             if aims[k, t - low] > -np.inf:
                 i, after = action(spelling.symbols, column.first, column.size, spelling.string, t)
                 v, place = room.into[k * column.size + i], after - written[0, column.number]
-                mass[v, place] = add_logs(mass[v, place], aims[k, t - low])
+                mass[v, place] = log_sum(mass[v, place], aims[k, t - low])

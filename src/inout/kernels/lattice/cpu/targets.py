@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
+from inout.kernels.math.cpu.exponential import log_sum
 
 
 @compiled
@@ -45,14 +46,6 @@ def action(target_symbols, first, size, string, t):
         return -1, t
     i = string[t] - target_symbols[first]
     return (i if 0 <= i < size else -1), t + 1
-
-
-@inner
-def add_logs(a, b):
-    """log(exp a + exp b)."""
-    if a < b:
-        a, b = b, a
-    return a if b == -np.inf else a + np.log1p(np.exp(b - a))
 
 
 @inner
@@ -112,7 +105,7 @@ def run(problem, scores, b, best, ahead, steps):
         for k in range(find_steps(problem, scores, b, c, ahead, steps)):
             edge, before, after = steps[k]
             value = ahead[before] + scores[edge]
-            ahead[after] = max(ahead[after], value) if best else add_logs(ahead[after], value)
+            ahead[after] = max(ahead[after], value) if best else log_sum(ahead[after], value)
     length = targets.offsets[b + 1] - targets.offsets[b]
     if not problem.lows[end] <= length <= problem.highs[end]:
         return -1
@@ -138,7 +131,7 @@ def constrained(problem, scores, log_z, posteriors):
                 edge, before, after = steps[k]
                 value = scores[edge] + behind[after]
                 if value > -np.inf:
-                    behind[before] = add_logs(behind[before], value)
+                    behind[before] = log_sum(behind[before], value)
                     posteriors[edge] += np.exp(min(ahead[before] + value - log_z[b], 0.0))
 
 

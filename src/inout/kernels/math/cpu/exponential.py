@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from inout._core.cpu.compiling import inner_overload
+from inout._core.cpu.compiling import inner, inner_overload
 
 # Everything that lets the compiler reorder and fuse; -inf and NaN keep their meaning.
 FAST = {"reassoc", "contract", "nsz", "arcp"}
@@ -57,3 +57,12 @@ def _exp_below(x):
         return p * power if x >= lowest else zero
 
     return exp_below
+
+
+@inner
+def log_sum(x, y):
+    """log(exp(x) + exp(y))."""
+    top, other = max(x, y), min(x, y)
+    if other == -np.inf:
+        return top
+    return top + math.log1p(math.exp(other - top))

@@ -7,7 +7,7 @@ float, with those behind the sign flipped in negative ones, are an integer of th
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import types
@@ -15,29 +15,16 @@ from numba import types
 from inout._core.cpu.compiling import inner, inner_overload
 
 
-class _Codes(NamedTuple):
-    """Types of numbers and of their codes, how to flip bits, and codes of some numbers."""
-
-    floats: type[np.floating[Any]]
-    ints: type[np.signedinteger[Any]]
-    sign: np.signedinteger[Any]
-    rest: np.signedinteger[Any]
-    lowest: np.signedinteger[Any]
-    bottom: np.signedinteger[Any]
-    one: np.signedinteger[Any]
-    nan: np.floating[Any]
-
-
-def _codes(floats: Any, ints: Any) -> _Codes:
-    bits = 8 * np.dtype(ints).itemsize
-    sign, rest = ints(bits - 1), np.iinfo(ints).max
+def _codes(floats: Any, ints: Any) -> tuple[Any, ...]:
+    """Types of numbers and of their codes, how to flip bits, and the codes of some numbers."""
+    sign, rest = ints(8 * np.dtype(ints).itemsize - 1), ints(np.iinfo(ints).max)
 
     def code(x: Any) -> Any:
         own = floats(x).view(ints)
-        return ints(own ^ ((own >> sign) & ints(rest)))
+        return ints(own ^ ((own >> sign) & rest))
 
-    codes = code(np.finfo(floats).min), code(-np.inf), code(1.0)
-    return _Codes(floats, ints, sign, ints(rest), *codes, floats(np.nan))
+    lowest, bottom, one = code(np.finfo(floats).min), code(-np.inf), code(1.0)
+    return floats, ints, sign, rest, lowest, bottom, one, floats(np.nan)
 
 
 _OF = {types.float32: _codes(np.float32, np.int32), types.float64: _codes(np.float64, np.int64)}

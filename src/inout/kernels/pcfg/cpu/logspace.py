@@ -259,14 +259,10 @@ def inside(root, rules, words, length, chart):
     top = -np.inf
     if length < 2:
         return top
+    whole = chart[0, length - 1, :nt]
     for a in range(nt):
-        top = max(top, root[a] + chart[0, length - 1, a])
-    if top == -np.inf:
-        return top
-    mass = 0.0
-    for a in range(nt):
-        mass += math.exp(root[a] + chart[0, length - 1, a] - top)
-    return top + math.log(mass)
+        top = max(top, root[a] + whole[a])
+    return top + math.log(sum_exp(root, whole, top)) if top > -np.inf else top
 
 
 @inner(fastmath=FAST)

@@ -149,30 +149,14 @@ def spread(element, d_element, i, j, factors, row, d_row, grads, d_grads):
 
 @inner
 def back_to_words(arrays, direction, own, b, grads, d_grads, gradients, d_gradients, target):
-    """Backward of meeting the words, with its derivative; adds to what it fills."""
-    words, d_words = arrays.words[b], direction.words[b]
-    part = np.empty(words.shape, words.dtype)
-    flat, out, d_out = part.reshape(part.size), grads.words, d_grads.words
-    for a in range(arrays.left.shape[1]):
-        for rules, d_rules, given, d_given, by_rules, d_by_rules in (
-            (
-                arrays.left[own, a], direction.left[own, a], grads.lefts[a], d_grads.lefts[a],
-                gradients.left[target, a], d_gradients.left[target, a],
-            ),
-            (
-                arrays.right[own, a], direction.right[own, a], grads.rights[a], d_grads.rights[a],
-                gradients.right[target, a], d_gradients.right[target, a],
-            ),
-        ):  # fmt: skip
-            products.add_product_of_columns(words, given, by_rules)
-            products.add_product_of_columns(words, d_given, d_by_rules)
-            products.add_product_of_columns(d_words, given, d_by_rules)
-            products.multiply_transposed(given, rules, part)
-            products.add(flat, out.reshape(part.size))
-            products.multiply_transposed(d_given, rules, part)
-            products.add(flat, d_out.reshape(part.size))
-            products.multiply_transposed(given, d_rules, part)
-            products.add(flat, d_out.reshape(part.size))
+    """`scaled.back_to_words` and its derivative: a term for either factor of its products."""
+    left, right, words = arrays.left[own], arrays.right[own], arrays.words[b]
+    by_left, by_right = d_gradients.left[target], d_gradients.right[target]
+    scaled.back_to_words(left, right, words, grads, gradients.left[target], gradients.right[target])
+    scaled.back_to_words(left, right, words, d_grads, by_left, by_right)
+    mixed = scaled.Element(d_grads.words, grads.lefts, grads.rights, grads.betas)
+    left, right, words = direction.left[own], direction.right[own], direction.words[b]
+    scaled.back_to_words(left, right, words, mixed, by_left, by_right)
 
 
 @compiled

@@ -19,12 +19,10 @@ import numpy as np
 
 from inout._core.cpu.compiling import inner
 from inout.kernels.limits import SPARSE_SPECK, SPARSE_SURE, SPARSE_TINY
-from inout.kernels.math.cpu.exponential import FAST
+from inout.kernels.math.cpu.exponential import FAST, log_sum
 from inout.kernels.math.cpu.operations import operation
 from inout.kernels.sparse.arrays import Best, Logs, Residues, Scaled
-from inout.kernels.sparse.cpu.chart import NOTHING, empty_chart
-
-# Zero, and empty charts.
+from inout.kernels.sparse.cpu.chart import NOTHING
 
 
 @operation(Logs, Best)
@@ -41,31 +39,6 @@ def _(numbers):
 @zero.on(Residues)
 def _(numbers):
     return np.int64(0)
-
-
-@operation(Logs, Best, makes_arrays=True)
-def new_chart(numbers, n, s, unary_symbols):
-    """An empty chart."""
-    size = s * ((n * (n + 1)) // 2)
-    lefts, rights = np.full(size, -np.inf), np.full(size, -np.inf)
-    below = np.full((n, n, unary_symbols), -np.inf)
-    return empty_chart(lefts, rights, np.empty((0, 0), np.int64), below, n, s)
-
-
-@new_chart.on(Scaled)
-def _(numbers, n, s, unary_symbols):
-    size = s * ((n * (n + 1)) // 2)
-    exps, below = np.full((n, n), NOTHING, np.int64), np.zeros((n, n, unary_symbols))
-    return empty_chart(np.zeros(size), np.zeros(size), exps, below, n, s)
-
-
-@new_chart.on(Residues)
-def _(numbers, n, s, unary_symbols):
-    size = s * ((n * (n + 1)) // 2)
-    lefts, rights = np.zeros(size, np.int64), np.zeros(size, np.int64)
-    # Nobody asks for numbers of trees below unary rules.
-    below = np.empty((0, 0, 0), np.int64)
-    return empty_chart(lefts, rights, np.empty((0, 0), np.int64), below, n, s)
 
 
 # Sums and products. `factors` are those of the splits of a span, in its scale.
@@ -224,15 +197,6 @@ def log_product(lefts, a, rights, b, count):
     for t in range(count):
         total += math.exp(lefts[a + t] + rights[b + t] - top)
     return top + math.log(total)
-
-
-@inner
-def log_sum(x, y):
-    """log(exp(x) + exp(y))."""
-    top, other = max(x, y), min(x, y)
-    if other == -np.inf:
-        return top
-    return top + math.log1p(math.exp(other - top))
 
 
 # Scales. A shift is the binary exponent of numbers that are being added up, below NOTHING / 2 where

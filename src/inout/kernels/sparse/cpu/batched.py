@@ -173,7 +173,7 @@ def inside(problem, positions, n, least_rule, chart, scratch, low):
     s, size, wide = chart.values.shape[0], positions.shape[0], product.shape[0]
     for w in range(n):
         base, lanes = strips.lane_base(w, n, size), (n - w) * size
-        strip = strip_of(scratch, s, w)
+        strip = strip_of(scratch, scratch.lefts, scratch.rights, s, w)
         for a in range(s):
             chart.present[w, a] = False
         strips.find_ends(chart.present, w, strip)
@@ -262,7 +262,8 @@ def outside(problem, positions, n, chart, gradients, scratch, counts):
     s, size, wide = chart.values.shape[0], positions.shape[0], product.shape[0]
     for w in range(n - 1, -1, -1):
         base, lanes = strips.lane_base(w, n, size), (n - w) * size
-        strip, grads = strip_of(scratch, s, w), grads_of(scratch, s, w)
+        strip = strip_of(scratch, scratch.lefts, scratch.rights, s, w)
+        grads = strip_of(scratch, scratch.grad_lefts, scratch.grad_rights, s, w)
         strips.find_ends(chart.present, w, strip)
         for lane in range(0, lanes, wide):
             count, first = min(wide, lanes - lane), base + lane
@@ -326,22 +327,12 @@ def new_scratch(s, n, lanes, wide, unary_symbols):
 
 
 @inner(returns_arrays=True)
-def strip_of(scratch, s, w):
-    """Room for the strips of spans of width w + 1."""
-    wide = scratch.product.shape[0]
-    size = s * w * wide
-    lefts = scratch.lefts[:size].reshape((s, w, wide))
-    rights = scratch.rights[:size].reshape((s, w, wide))
-    return strips.Strip(lefts, rights, scratch.left_ends, scratch.right_ends)
-
-
-@inner(returns_arrays=True)
-def grads_of(scratch, s, w):
-    """Room for the gradients by the parts of spans of width w + 1."""
-    wide = scratch.product.shape[0]
-    size = s * w * wide
-    lefts = scratch.grad_lefts[:size].reshape((s, w, wide))
-    return strips.PartGrads(lefts, scratch.grad_rights[:size].reshape((s, w, wide)))
+def strip_of(scratch, lefts, rights, s, w):
+    """Room for the strips of spans of width w + 1, or for the gradients by their parts."""
+    shape = s, w, scratch.product.shape[0]
+    size = s * w * scratch.product.shape[0]
+    parts = lefts[:size].reshape(shape), rights[:size].reshape(shape)
+    return strips.Strip(parts[0], parts[1], scratch.left_ends, scratch.right_ends)
 
 
 @inner(returns_arrays=True)
@@ -370,11 +361,9 @@ def scratch_for(starts, order, s, unary_symbols):
 
 @compiled
 def sweep(problem, starts, order, skip_low, factors, low, counts, outer):
-    """Fills log Z and low [b] of the sentences in order [..]; adds to their expected counts.
+    """As `outside.sweep`, but for posteriors: `outer` is not used.
 
-    factors [b] multiply the counts; where 0, or where values were too small and `skip_low`, the
-    outside pass is left out. Sentences of the same length should be next to each other. Posteriors
-    are not made: `outer` is there to have the same arguments as `outside.sweep`.
+    Sentences of the same length should be next to each other.
     """
     root, s = problem.grammar.root, problem.grammar.unary_place.shape[0]
     unary_symbols, log_z = problem.grammar.num_unary_symbols, counts.log_z

@@ -36,8 +36,11 @@ class Chart(NamedTuple):
 
 
 @inner
-def empty_chart(lefts, rights, exps, below, n, s):
-    """A chart of arrays that hold only zeros."""
+def empty_chart(nothing, n, s, scales, unary_symbols):
+    """A chart of zeros, which are `nothing`; scales: n if they have exponents, or 0."""
+    size = s * ((n * (n + 1)) // 2)
+    lefts, rights = np.full(size, nothing), np.full(size, nothing)
+    exps, below = np.full((scales, scales), NOTHING), np.full((n, n, unary_symbols), nothing)
     left_ends, right_starts = np.empty((n, s, 2), np.int32), np.empty((n, s, 2), np.int32)
     for i in range(n):
         for a in range(s):

@@ -10,6 +10,7 @@ from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.math.cpu.operations import operation
 from inout.kernels.sparse.arrays import Logs, Scaled
 from inout.kernels.sparse.cpu import arithmetic
+from inout.kernels.sparse.cpu import chart as charts
 from inout.kernels.sparse.cpu.chart import NOTHING, bar, barred, left_base, right_base, row_of
 
 
@@ -118,7 +119,8 @@ def inside(problem, start, n):
     rules, unary, exps_of_unary = weights.binary, weights.unary, weights.unary_exponents
     places, nothing = grammar.unary_place, arithmetic.zero(numbers)
     s, first_cell = places.shape[0], words.first_cells[start]
-    chart = arithmetic.new_chart(numbers, n, s, grammar.num_unary_symbols)
+    scales = n if exps_of_unary.shape[0] > 0 else 0
+    chart = charts.empty_chart(nothing, n, s, scales, grammar.num_unary_symbols)
     totals, after, factors = np.full(s, nothing), np.full(s, nothing), np.empty(n)
     low = False
     for width in range(1, n + 1):

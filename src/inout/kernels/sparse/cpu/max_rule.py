@@ -11,10 +11,8 @@ The chart is one of sums, in logs.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.sparse.arrays import Best
@@ -22,26 +20,6 @@ from inout.kernels.sparse.cpu import chart as charts
 from inout.kernels.sparse.cpu import viterbi
 from inout.kernels.sparse.cpu.inside import gather
 from inout.kernels.sparse.cpu.logspace import summed_chart
-
-Floats = NDArray[np.float64]
-
-
-class Bests(NamedTuple):
-    """What the parts below a symbol add up to, laid out as in the chart.
-
-    In case of the product lefts and rights have a symbol's inside value besides.
-    """
-
-    lefts: Floats
-    rights: Floats
-    below: Floats  # [n n symbols of unary rules]
-
-
-class Posteriors(NamedTuple):
-    """Those of symbols over spans [n n symbols], after the unary rules and before them."""
-
-    above: Floats
-    below: Floats
 
 
 @inner
@@ -119,16 +97,17 @@ def bests_of_span(search, bests, i, j, above, totals, product):
 
 @inner
 def find_bests(search, posteriors, product):
-    """The bests of all spans."""
+    """A chart of the bests of all spans: what the parts below a symbol add up to.
+
+    In case of the product lefts and rights have a symbol's inside value besides.
+    """
     grammar, numbers, weights, words = search.problem
     chart, places = search.chart, grammar.unary_place
     n, s = chart.left_ends.shape[0], places.shape[0]
     lefts, rights = np.full(chart.lefts.shape, -np.inf), np.full(chart.rights.shape, -np.inf)
-    bests = Bests(lefts, rights, np.full(chart.below.shape, -np.inf))
-    # The chart in the form of `gather`, with the bests as values.
-    best_chart = charts.Chart(
+    bests = charts.Chart(
         lefts, rights, chart.exps, chart.left_ends, chart.right_starts, chart.active,
-        chart.active_counts, chart.below,
+        chart.active_counts, np.full(chart.below.shape, -np.inf),
     )  # fmt: skip
     outers, totals, factors, maxima = np.empty(s), np.empty(s), np.empty(n), Best(-np.inf)
     for width in range(1, n + 1):
@@ -140,7 +119,7 @@ def find_bests(search, posteriors, product):
                 totals[a] = -np.inf
             if width > 1 and product:
                 row = charts.row_of(weights.binary, viterbi.cell_of(search, i, j))
-                gather(grammar, maxima, weights.binary[row], best_chart, factors, i, j, totals)
+                gather(grammar, maxima, weights.binary[row], bests, factors, i, j, totals)
                 for a in range(s):
                     totals[a] += outers[a]
             elif width > 1:
@@ -232,7 +211,10 @@ def walk(search, bests, posteriors, product, nodes):
 
 @compiled
 def max_rule(scaled, logs, ways, n, posteriors, product, nodes):
-    """(score, -inf without a tree; number of nodes, which are filled in) of the first sentence."""
+    """(score, -inf without a tree; number of nodes, which are filled in) of the first sentence.
+
+    posteriors: of symbols over spans, as in `passes.py`.
+    """
     chart = summed_chart(scaled, logs, 0, n)
     search = viterbi.Search(logs, ways, 0, chart)
     bests = find_bests(search, posteriors, product)

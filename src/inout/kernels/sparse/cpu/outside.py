@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled, inner
-from inout.kernels.math.cpu.exponential import FAST
+from inout.kernels.math.cpu.exponential import FAST, log_sum
 from inout.kernels.math.cpu.operations import operation
 from inout.kernels.sparse.arrays import Logs, Scaled
-from inout.kernels.sparse.cpu.arithmetic import keep_of, log_sum, power, set_factors, zero
+from inout.kernels.sparse.cpu.arithmetic import keep_of, power, set_factors, zero
 from inout.kernels.sparse.cpu.chart import bar, left_base, right_base, row_of
 from inout.kernels.sparse.cpu.inside import inside, log_value
 

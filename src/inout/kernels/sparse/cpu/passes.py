@@ -40,26 +40,6 @@ class Posteriors(NamedTuple):
     words: Array  # [entries] probability that a word is read as an entry says
     units: Array  # [n n]
 
-    @property
-    def _scales(self) -> Array:
-        """What to take from log_after, for each span: its largest that has a part in a tree."""
-        tops = np.where(self.log_back > -np.inf, self.log_after, -np.inf)
-        tops = tops.max(axis=2, keepdims=True, initial=-np.inf)
-        return np.where(tops > -np.inf, tops, 0.0)
-
-    @property
-    def after(self) -> Array:
-        """exp(log_after) in a scale of the span; 0 where that underflows."""
-        result: Array = np.exp(self.log_after - self._scales)
-        return result
-
-    @property
-    def back(self) -> Array:
-        """exp(log_back) in the inverse of that scale; inf where that overflows."""
-        with np.errstate(over="ignore"):
-            result: Array = np.exp(self.log_back + self._scales)
-        return result
-
 
 class RulePosteriors(NamedTuple):
     """Posteriors of binary rules over spans, both inclusive, by start and end; all [count]."""

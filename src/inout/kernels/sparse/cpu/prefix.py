@@ -14,20 +14,10 @@ from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.limits import SPARSE_SPECK
-from inout.kernels.sparse.cpu.arithmetic import fitted, log_sum, new_scale, power
+from inout.kernels.math.cpu.exponential import log_sum
+from inout.kernels.sparse.cpu.arithmetic import fitted, new_scale, power
 from inout.kernels.sparse.cpu.chart import NOTHING, Chart, left_base, right_base
 from inout.kernels.sparse.cpu.inside import enter_words, gather, inside, log_value
-
-
-class Climb(NamedTuple):
-    """The way up through left corners, as sums one after the other.
-
-    The value of a source times a factor is added to that of a target.
-    """
-
-    targets: NDArray[np.int32]  # [k]
-    sources: NDArray[np.int32]  # [k]
-    factors: NDArray[np.float64]  # [k], or their logs
 
 
 class PrefixChart(NamedTuple):
@@ -105,7 +95,7 @@ def eliminate(matrix, ends, order):
 
 @inner
 def climb(steps, values):
-    """Takes the steps with values [symbols columns], each column on its own."""
+    """Takes the `Steps`, with factors, with values [symbols columns], each column on its own."""
     for k in range(steps.targets.shape[0]):
         target, source, factor = steps.targets[k], steps.sources[k], steps.factors[k]
         for c in range(values.shape[1]):

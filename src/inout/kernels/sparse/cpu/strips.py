@@ -45,13 +45,6 @@ class Strip(NamedTuple):
     right_ends: NDArray[np.int64]  # [s 2]
 
 
-class PartGrads(NamedTuple):
-    """Gradients by the parts of a strip."""
-
-    lefts: Floats  # [s w wide]
-    rights: Floats  # [s w wide]
-
-
 @inner
 def lane_base(w, n, size):
     """The first lane of width w + 1."""
