@@ -131,6 +131,11 @@ class SkeletalTrees:
         words: Numbers = self.skeleton.lexical[self.rules[self.is_leaf], 1].astype(np.int64)
         return words
 
+    @cached_property
+    def tags(self) -> Numbers:
+        """The labels above the words of all trees, in order."""
+        return self.labels[self.is_leaf]
+
     def select(self, numbers: Sequence[int] | Numbers) -> SkeletalTrees:
         """These trees alone, in this order, over the same skeleton."""
         chosen = np.asarray(numbers, np.int64)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from inout._core.checks import expect_shape
 from inout._core.errors import ArgumentError
-from inout.semirings.base import TensorSemiring
+from inout.semirings.base import Batch, Sized, TensorSemiring
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,31 +38,27 @@ class Algebra(TensorSemiring):
         """How many values an element carries: the second dimension of `values` in `lift`."""
         return 0
 
-    def exponential(self, values: Inexact[Tensor, "n d"]) -> Inexact[Tensor, "n ..."]:
+    def exponential(self, values: Inexact[Tensor, "n d"]) -> Batch:
         """The elements of weight 1 that carry `values`; ⊗ of two of them adds their values."""
         return self.one(len(values))
 
-    def zero(self, size: int) -> Inexact[Tensor, "{size} ..."]:
+    def zero(self, size: int) -> Sized:
         return torch.zeros((size, *self.shape), dtype=self.dtype, device=self.device)
 
-    def one(self, size: int) -> Inexact[Tensor, "{size} ..."]:
+    def one(self, size: int) -> Sized:
         one = self.zero(size)
         self.weight(one).fill_(1)
         return one
 
-    def plus(
-        self, x: Inexact[Tensor, "n ..."], y: Inexact[Tensor, "n ..."]
-    ) -> Inexact[Tensor, "n ..."]:
+    def plus(self, x: Batch, y: Batch) -> Batch:
         return x + y
 
-    def sum(
-        self, x: Inexact[Tensor, "n ..."], index: Int[Tensor, " n"], size: int
-    ) -> Inexact[Tensor, "{size} ..."]:
+    def sum(self, x: Batch, index: Int[Tensor, " n"], size: int) -> Sized:
         return x.new_zeros((size, *self.shape)).index_add(0, index, x)
 
     def lift(
         self, log_weights: Inexact[Tensor, " n"], values: Inexact[Tensor, "n d"] | None = None
-    ) -> Inexact[Tensor, "n ..."]:
+    ) -> Batch:
         """exp(log_weights) ⊗ exponential(values); without values, bare weights.
 
         The log-weights may be complex if `dtype` is.
@@ -82,13 +78,13 @@ class Algebra(TensorSemiring):
         expect_shape("values", values, (size, self.num_values))
         return weights * self.exponential(values.to(dtype=self.dtype, device=self.device))
 
-    def weight(self, x: Inexact[Tensor, "n ..."]) -> Inexact[Tensor, " n"]:
+    def weight(self, x: Batch) -> Inexact[Tensor, " n"]:
         """The coefficient of index (0, …, 0) of every element."""
         for _ in self.shape:
             x = x[:, 0]
         return x
 
-    def ratio(self, x: Inexact[Tensor, "n ..."]) -> Inexact[Tensor, "n ..."]:
+    def ratio(self, x: Batch) -> Batch:
         """Every element divided by its weight; NaN where the weight is 0."""
         return x / self.weight(x)[(..., *[None] * len(self.shape))]
 

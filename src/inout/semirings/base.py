@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import torch
 from jaxtyping import Float, Inexact, Int, Shaped
@@ -14,6 +14,8 @@ from torch import Tensor
 from inout._core.errors import ArgumentError
 
 Elements = TypeVar("Elements")
+Batch: TypeAlias = Inexact[Tensor, "n ..."]
+Sized: TypeAlias = Inexact[Tensor, "{size} ..."]
 
 
 class Semiring(ABC, Generic[Elements]):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Bool, Inexact, Int
 from torch import Tensor
 
 from inout.semirings.base import TensorSemiring, refuse_values
+
+Bools: TypeAlias = Bool[Tensor, " n"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,19 +31,15 @@ class Boolean(TensorSemiring):
     def one(self, size: int) -> Bool[Tensor, " {size}"]:
         return torch.ones(size, dtype=torch.bool, device=self.device)
 
-    def plus(self, x: Bool[Tensor, " n"], y: Bool[Tensor, " n"]) -> Bool[Tensor, " n"]:
+    def plus(self, x: Bools, y: Bools) -> Bools:
         return x | y
 
-    def times(self, x: Bool[Tensor, " n"], y: Bool[Tensor, " n"]) -> Bool[Tensor, " n"]:
+    def times(self, x: Bools, y: Bools) -> Bools:
         return x & y
 
-    def sum(
-        self, x: Bool[Tensor, " n"], index: Int[Tensor, " n"], size: int
-    ) -> Bool[Tensor, " {size}"]:
+    def sum(self, x: Bools, index: Int[Tensor, " n"], size: int) -> Bool[Tensor, " {size}"]:
         return x.new_zeros(size).index_fill(0, index[x], True)
 
-    def lift(
-        self, log_weights: Inexact[Tensor, " n"], values: Tensor | None = None
-    ) -> Bool[Tensor, " n"]:
+    def lift(self, log_weights: Inexact[Tensor, " n"], values: Tensor | None = None) -> Bools:
         refuse_values(self, values)
         return (log_weights.real != -torch.inf).to(self.device)

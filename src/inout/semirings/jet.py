@@ -9,7 +9,7 @@ from jaxtyping import Inexact, Int
 from torch import Tensor
 
 from inout._core.checks import expect_shape
-from inout.semirings.base import TensorSemiring, segment_max
+from inout.semirings.base import Batch, Sized, TensorSemiring, segment_max
 from inout.semirings.polynomial import Polynomial
 
 
@@ -39,36 +39,27 @@ class Jet(TensorSemiring):
 
     @property
     def num_values(self) -> int:
-        """How many values an element carries."""
         return len(self.orders)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one element."""
         return self._polynomial.shape
 
-    def zero(self, size: int) -> Inexact[Tensor, "{size} ..."]:
+    def zero(self, size: int) -> Sized:
         return self._with_constant(self.one(size), torch.full((size,), -torch.inf))
 
-    def one(self, size: int) -> Inexact[Tensor, "{size} ..."]:
+    def one(self, size: int) -> Sized:
         return torch.zeros((size, *self.shape), dtype=self.dtype, device=self.device)
 
-    def plus(
-        self, x: Inexact[Tensor, "n ..."], y: Inexact[Tensor, "n ..."]
-    ) -> Inexact[Tensor, "n ..."]:
+    def plus(self, x: Batch, y: Batch) -> Batch:
         rows = torch.arange(len(x), device=self.device)
         return self.sum(torch.cat([x, y]), rows.repeat(2), len(x))
 
-    def times(
-        self, x: Inexact[Tensor, "n ..."], y: Inexact[Tensor, "n ..."]
-    ) -> Inexact[Tensor, "n ..."]:
+    def times(self, x: Batch, y: Batch) -> Batch:
         dead = self._constant(x).real.isneginf() | self._constant(y).real.isneginf()
         return torch.where(self._spread(dead), self.zero(len(x)), x + y)
 
-    def sum(
-        self, x: Inexact[Tensor, "n ..."], index: Int[Tensor, " n"], size: int
-    ) -> Inexact[Tensor, "{size} ..."]:
-        polynomial = self._polynomial
+    def sum(self, x: Batch, index: Int[Tensor, " n"], size: int) -> Sized:
         logs = self._constant(x)
         top = segment_max(logs.real, index, size)
         top = torch.where(top.isneginf(), 0, top)
@@ -86,13 +77,11 @@ class Jet(TensorSemiring):
         ratio = self._with_constant(terms / self._spread(total), torch.zeros_like(total))
         result = self._log_one_plus(ratio) + means
         log_total = torch.where(empty, -torch.inf, total.log() + top)
-        return self._with_constant(
-            torch.where(self._spread(empty), 0, result), log_total.to(polynomial.dtype)
-        )
+        return self._with_constant(torch.where(self._spread(empty), 0, result), log_total)
 
     def lift(
         self, log_weights: Inexact[Tensor, " n"], values: Inexact[Tensor, "n d"] | None = None
-    ) -> Inexact[Tensor, "n ..."]:
+    ) -> Batch:
         size = len(log_weights)
         values = log_weights.new_zeros(size, len(self.orders)) if values is None else values
         expect_shape("values", values, (size, len(self.orders)))
@@ -128,9 +117,7 @@ class Jet(TensorSemiring):
             (self._unit(k) for k, order in enumerate(self.orders) if order), start=self.one(1)
         )
         terms = (self._spread(shares) * u * linear).detach()
-        return torch.zeros((size, *self.shape), dtype=u.dtype, device=u.device).index_add(
-            0, index, terms
-        )
+        return u.new_zeros((size, *self.shape)).index_add(0, index, terms)
 
     def _exponential(self, u: Tensor) -> Tensor:
         """exp(u) = 1 + u (1 + u/2 (1 + u/3 (…))), for series without a constant."""

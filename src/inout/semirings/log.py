@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from inout.semirings.base import TensorSemiring, refuse_values, segment_max
+
+Logs: TypeAlias = Float[Tensor, " n"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,13 +29,11 @@ class LogSpace(TensorSemiring):
     def one(self, size: int) -> Float[Tensor, " {size}"]:
         return torch.zeros(size, dtype=self.dtype, device=self.device)
 
-    def times(self, x: Float[Tensor, " n"], y: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+    def times(self, x: Logs, y: Logs) -> Logs:
         dead = x.isneginf() | y.isneginf()
         return torch.where(dead, -torch.inf, x + y)
 
-    def lift(
-        self, log_weights: Float[Tensor, " n"], values: Tensor | None = None
-    ) -> Float[Tensor, " n"]:
+    def lift(self, log_weights: Logs, values: Tensor | None = None) -> Logs:
         refuse_values(self, values)
         x = log_weights.to(dtype=self.dtype, device=self.device)
         return torch.where(x.isneginf(), -torch.inf, x)
@@ -52,7 +53,7 @@ class Log(LogSpace):
     tensor([0.7500, 0.0000], dtype=torch.float64)
     """
 
-    def plus(self, x: Float[Tensor, " n"], y: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+    def plus(self, x: Logs, y: Logs) -> Logs:
         # torch.logaddexp differentiates to NaN at (−inf, −inf), and its second derivative is NaN
         # already with one −inf. Choosing the branch by `where` leaves a smooth function on both
         # sides of x = y, so that ties, too, have their true second derivative.
@@ -62,9 +63,7 @@ class Log(LogSpace):
         shift = torch.where(dead, 0, high)
         return torch.where(dead, -torch.inf, shift + torch.log1p(torch.exp(low - shift)))
 
-    def sum(
-        self, x: Float[Tensor, " n"], index: Int[Tensor, " n"], size: int
-    ) -> Float[Tensor, " {size}"]:
+    def sum(self, x: Logs, index: Int[Tensor, " n"], size: int) -> Float[Tensor, " {size}"]:
         # log Σ exp(x − m) + m does not depend on m, so m may be a constant to autograd.
         shift = segment_max(x, index, size)
         shift = torch.where(shift.isneginf(), 0, shift)

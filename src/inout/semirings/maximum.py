@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from inout.semirings.base import segment_max
-from inout.semirings.log import LogSpace
+from inout.semirings.log import Logs, LogSpace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,16 +26,14 @@ class Max(LogSpace):
     (tensor([3., -inf, -inf], dtype=torch.float64), tensor([ 1, -1, -1]))
     """
 
-    def plus(self, x: Float[Tensor, " n"], y: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+    def plus(self, x: Logs, y: Logs) -> Logs:
         return torch.where((x >= y) | x.isnan(), x, y)
 
-    def sum(
-        self, x: Float[Tensor, " n"], index: Int[Tensor, " n"], size: int
-    ) -> Float[Tensor, " {size}"]:
+    def sum(self, x: Logs, index: Int[Tensor, " n"], size: int) -> Float[Tensor, " {size}"]:
         return self.sum_with_pointers(x, index, size)[0]
 
     def sum_with_pointers(
-        self, x: Float[Tensor, " n"], index: Int[Tensor, " n"], size: int
+        self, x: Logs, index: Int[Tensor, " n"], size: int
     ) -> tuple[Float[Tensor, " {size}"], Int[Tensor, " {size}"]]:
         """`sum(x, index, size)` and the smallest row of x that attains each maximum.
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from inout._core.checks import expect
 from inout.semirings.algebra import Algebra
+from inout.semirings.base import Batch
 
 
 def exponential_series(
@@ -62,14 +63,10 @@ class Polynomial(Algebra):
     def num_values(self) -> int:
         return len(self.orders)
 
-    def exponential(
-        self, values: Inexact[Tensor, "n {self.num_values}"]
-    ) -> Inexact[Tensor, "n ..."]:
+    def exponential(self, values: Inexact[Tensor, "n {self.num_values}"]) -> Batch:
         return exponential_series(values.T, self.orders).T.reshape(len(values), *self.shape)
 
-    def times(
-        self, x: Inexact[Tensor, "n ..."], y: Inexact[Tensor, "n ..."]
-    ) -> Inexact[Tensor, "n ..."]:
+    def times(self, x: Batch, y: Batch) -> Batch:
         every = slice(None)
         result = torch.zeros_like(y)
         for degrees in product(*(range(size) for size in self.shape)):
@@ -81,7 +78,7 @@ class Polynomial(Algebra):
             result = result + torch.nn.functional.pad(term * kept, shift)
         return result
 
-    def moments(self, x: Inexact[Tensor, "n ..."]) -> Inexact[Tensor, "n ..."]:
+    def moments(self, x: Batch) -> Batch:
         """Coefficients times a₁! ⋯ a_K!: entry [i, a₁, …] is Σ p(D) f₁(D)^a₁ ⋯ f_K(D)^a_K."""
         for axis, size in enumerate(self.shape, start=1):
             factors = x.new_tensor([factorial(degree) for degree in range(size)])

@@ -16,15 +16,6 @@ _GOOD = 1e-9  # a crude bound below this is enough: nothing is measured
 _FLOOR = 2.0**14  # a spread below this many roundings of the largest value is rounding
 
 
-def estimated(
-    generating: Generating, series: Truncated, kind: str, found: Tensor, measure: bool
-) -> Float[Tensor, "l b"]:
-    """What `rounding` says, or NaN if nothing is to be measured."""
-    if measure:
-        return rounding(generating, series, kind, found)
-    return torch.full(found.shape, torch.nan, dtype=torch.float64, device=found.device)
-
-
 @torch.no_grad()
 def rounding(
     generating: Generating, series: Truncated, kind: str, found: Inexact[Tensor, "l b"]

@@ -59,7 +59,7 @@ class _Convolution(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (x, y), (shape, matrices, adjoint) = ctx.saved_tensors, ctx.settings
         (g,) = gradients
-        turned = _transposition(matrices)
+        turned: Callable[[Tensor], Tensor] = (lambda x: x.mT) if matrices else (lambda x: x)
         of_x = of_y = None
         if ctx.needs_input_grad[0]:
             of_x = _reduced(_product(g, turned(y).conj(), shape, matrices, not adjoint), x)
@@ -124,10 +124,6 @@ def _add_matrices(x: Tensor, y: Tensor, rows: _Rows) -> Tensor:
         right, target = (torch.from_numpy(i[here]).to(x.device) for i in (rows.right, rows.target))
         out.index_add_(0, target, x[lane] @ y[right])
     return out
-
-
-def _transposition(matrices: bool) -> Callable[[Tensor], Tensor]:
-    return (lambda x: x.mT) if matrices else (lambda x: x)
 
 
 def _reduced(gradient: Tensor, like: Tensor) -> Tensor:

@@ -32,9 +32,9 @@ class Generating:
     """
 
     evaluate: Evaluation
-    taylor: Callable[
-        [tuple[int, ...], Sequence[Function]], Tensor
-    ]  # log of the sum, in Taylor mode
+    taylor: Callable[[tuple[int, ...], Sequence[Function]], Tensor]
+    """The log of the sum, in Taylor mode."""
+
     functions: tuple[Function, ...]
     depth: int
     about_zero: bool = False
@@ -66,7 +66,7 @@ class Generating:
 
     def _in(self, units: Float[Tensor, "k b"]) -> list[Function]:
         return [
-            {name: values / _beside(unit, values) for name, values in f.items()}
+            {name: v / unit.reshape(-1, *[1] * (v.ndim - 1)) for name, v in f.items()}
             for f, unit in zip(self.functions, units, strict=True)
         ]
 
@@ -137,11 +137,6 @@ def _turned(lanes: Lanes, like: Tensor) -> Points:
     points = lanes.points if isinstance(lanes, Points) else like.new_zeros(0, 1)
     i = torch.full((1, points.shape[1]), 1j, dtype=torch.complex128, device=like.device)
     return Points(torch.cat([i, points.to(i)]), lanes.orders)
-
-
-def _beside(unit: Tensor, values: Tensor) -> Tensor:
-    """One number for each of b elements, shaped to divide values [b ...]."""
-    return unit.reshape(-1, *[1] * (values.ndim - 1))
 
 
 def _largest(values: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import prod
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Inexact
@@ -13,6 +14,8 @@ from torch import Tensor
 from inout._core.checks import expect
 from inout.semirings.polynomial import exponential_series
 from inout.series.convolution import convolve, convolve_matrices
+
+Functions: TypeAlias = Inexact[Tensor, "l ..."]
 
 
 class Lanes(ABC):
@@ -33,22 +36,18 @@ class Lanes(ABC):
         """Numbers for each function."""
 
     @abstractmethod
-    def exponential(self, values: Inexact[Tensor, "k ..."]) -> Inexact[Tensor, "l ..."]:
+    def exponential(self, values: Inexact[Tensor, "k ..."]) -> Functions:
         """exp(z₁ values[0] + … + z_K values[K−1])."""
 
     @abstractmethod
-    def times(
-        self, x: Inexact[Tensor, "l ..."], y: Inexact[Tensor, "l ..."]
-    ) -> Inexact[Tensor, "l ..."]:
+    def times(self, x: Functions, y: Functions) -> Functions:
         """x · y. Both have equally many dimensions; sizes of 1 are broadcast."""
 
     @abstractmethod
-    def matmul(
-        self, x: Inexact[Tensor, "l ... i j"], y: Inexact[Tensor, "l ... j k"]
-    ) -> Inexact[Tensor, "l ... i k"]:
-        """Matrix products of functions."""
+    def matmul(self, x: Functions, y: Functions) -> Functions:
+        """Matrix products [l ... i k] of functions [l ... i j] and [l ... j k]."""
 
-    def one(self, like: Tensor, *shape: int) -> Inexact[Tensor, "l ..."]:
+    def one(self, like: Tensor, *shape: int) -> Functions:
         """The function 1, in an array of this shape."""
         zero = torch.zeros(self.num_functions, *shape, dtype=like.dtype, device=like.device)
         return self.exponential(zero)
@@ -85,17 +84,13 @@ class Truncated(Lanes):
     def size(self) -> int:
         return prod(self.shape)
 
-    def exponential(self, values: Inexact[Tensor, "k ..."]) -> Inexact[Tensor, "l ..."]:
+    def exponential(self, values: Inexact[Tensor, "k ..."]) -> Functions:
         return exponential_series(values, self.orders)
 
-    def times(
-        self, x: Inexact[Tensor, "l ..."], y: Inexact[Tensor, "l ..."]
-    ) -> Inexact[Tensor, "l ..."]:
+    def times(self, x: Functions, y: Functions) -> Functions:
         return convolve(x, y, self.shape)
 
-    def matmul(
-        self, x: Inexact[Tensor, "l ... i j"], y: Inexact[Tensor, "l ... j k"]
-    ) -> Inexact[Tensor, "l ... i k"]:
+    def matmul(self, x: Functions, y: Functions) -> Functions:
         return convolve_matrices(x, y, self.shape)
 
 
@@ -128,7 +123,7 @@ class Points(Lanes):
     def size(self) -> int:
         return (1 + self.points.shape[1]) * prod(self.shape)
 
-    def exponential(self, values: Inexact[Tensor, "k ..."]) -> Inexact[Tensor, "l ..."]:
+    def exponential(self, values: Inexact[Tensor, "k ..."]) -> Functions:
         points = torch.nn.functional.pad(self.points, (1, 0))
         dtype = torch.promote_types(points.dtype, values.dtype)
         here, rest = values[: len(points)].to(dtype), values[len(points) :]
@@ -137,16 +132,12 @@ class Points(Lanes):
             return exponents.exp()
         return (exponents.exp()[:, None] * exponential_series(rest, self.orders)).flatten(0, 1)
 
-    def times(
-        self, x: Inexact[Tensor, "l ..."], y: Inexact[Tensor, "l ..."]
-    ) -> Inexact[Tensor, "l ..."]:
+    def times(self, x: Functions, y: Functions) -> Functions:
         if not self.orders:
             return x * y
         return self._joined(convolve(self._apart(x), self._apart(y), self.shape))
 
-    def matmul(
-        self, x: Inexact[Tensor, "l ... i j"], y: Inexact[Tensor, "l ... j k"]
-    ) -> Inexact[Tensor, "l ... i k"]:
+    def matmul(self, x: Functions, y: Functions) -> Functions:
         if not self.orders:
             return x @ y
         return self._joined(convolve_matrices(self._apart(x), self._apart(y), self.shape))

@@ -226,8 +226,12 @@ def _evaluate(
     precision: float | None,
 ) -> tuple[Tensor, Tensor]:
     if method in ("polynomial", "taylor"):
-        by = by_taylor if method == "taylor" else by_polynomials
-        return by(generating, orders, kind, measure=precision is not None)
+        series = Truncated(orders)
+        one = (by_taylor if method == "taylor" else by_polynomials)(generating, series, kind)
+        values = powers.scaled(series, one, generating.magnitudes)
+        if precision is None:
+            return values, torch.full_like(values.real, torch.nan, dtype=torch.float64)
+        return values, rounding(generating, series, kind, one)
     places, circled = _circled_first(method, len(orders))
     inner, shape = generating.ordered(places), [1 + orders[k] for k in places]
     found = by_circle(

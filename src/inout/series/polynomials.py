@@ -1,46 +1,33 @@
-"""Moments by truncated power series of Z or of log Z; rounding errors are estimated."""
+"""Moments by truncated power series of Z or of log Z, differentiable."""
 
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Inexact
-from torch import Tensor
 
 from inout.series import powers
-from inout.series.accuracy import estimated
 from inout.series.generating import Generating
 from inout.series.lanes import Truncated
 
 
-def by_polynomials(
-    generating: Generating, orders: tuple[int, ...], kind: str, *, measure: bool = True
-) -> tuple[Inexact[Tensor, "l b"], Float[Tensor, "l b"]]:
-    """Moments [l b] up to `orders`, differentiable, and estimates of their relative errors.
+def by_polynomials(generating: Generating, series: Truncated, kind: str) -> powers.Rows:
+    """Moments [l b] in units of the functions' magnitudes, from the power series of Z.
 
-    O(size²) for each product of the inside algorithm. Without `measure` errors are NaN.
+    O(size²) for each product of the inside algorithm.
     """
-    series, units = Truncated(orders), generating.magnitudes
-    x, centres = generating.about(kind)(series, units)
-    found = powers.moments(series, x, centres, kind)
-    values = powers.scaled(series, found, units)
-    return values, estimated(generating, series, kind, found, measure)
+    x, centres = generating.about(kind)(series, generating.magnitudes)
+    return powers.moments(series, x, centres, kind)
 
 
-def by_taylor(
-    generating: Generating, orders: tuple[int, ...], kind: str, *, measure: bool = True
-) -> tuple[Inexact[Tensor, "l b"], Float[Tensor, "l b"]]:
-    """Moments [l b] from the Taylor series of log Z (its coefficients are cumulants), with errors.
+def by_taylor(generating: Generating, series: Truncated, kind: str) -> powers.Rows:
+    """The same from the Taylor series of log Z, whose coefficients are cumulants.
 
     Slow, and independent of the other ways: for checking them.
     """
-    series, units = Truncated(orders), generating.magnitudes
-    logs = generating.log_series(series, units)
+    logs = generating.log_series(series, generating.magnitudes)
     logs = torch.cat([torch.zeros_like(logs[:1]), logs[1:]])
     x = logs
     if kind != "cumulants":
         means = powers.linear(series, logs)
         x = powers.exponential(series, powers.with_linear(series, logs, torch.zeros_like(means)))
         x = powers.shifted(series, x, means) if kind == "raw" else x
-    found = x * powers.factorials(series, units)[:, None]
-    values = powers.scaled(series, found, units)
-    return values, estimated(generating, series, kind, found, measure)
+    return x * powers.factorials(series, x.real)[:, None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from math import factorial, prod
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Float, Inexact
@@ -11,6 +12,8 @@ from torch import Tensor
 
 from inout.series.lanes import Truncated
 
+Rows: TypeAlias = Inexact[Tensor, "l b"]
+Means: TypeAlias = Inexact[Tensor, "k b"]
 _NOTHING = 1e-12  # rounding errors of moments of functions of the order of 1
 
 
@@ -36,22 +39,18 @@ def linear_lanes(series: Truncated) -> list[int | None]:
     return [prod(sizes[k + 1 :]) if size > 1 else None for k, size in enumerate(sizes)]
 
 
-def linear(series: Truncated, x: Inexact[Tensor, "l b"]) -> Inexact[Tensor, "k b"]:
+def linear(series: Truncated, x: Rows) -> Means:
     """The coefficients of z₁, …, z_K; 0 where the order of that variable is 0."""
     lanes = linear_lanes(series)
     return torch.stack([torch.zeros_like(x[0]) if lane is None else x[lane] for lane in lanes])
 
 
-def shifted(
-    series: Truncated, x: Inexact[Tensor, "l b"], by: Inexact[Tensor, "k b"]
-) -> Inexact[Tensor, "l b"]:
+def shifted(series: Truncated, x: Rows, by: Means) -> Rows:
     """x(z) · exp(z · by): the moments of F + by, if x has those of F."""
     return series.times(x, series.exponential(by))
 
 
-def with_linear(
-    series: Truncated, x: Inexact[Tensor, "l b"], means: Inexact[Tensor, "k b"]
-) -> Inexact[Tensor, "l b"]:
+def with_linear(series: Truncated, x: Rows, means: Means) -> Rows:
     """The series with other coefficients of z₁, …, z_K."""
     rows = list(x.unbind(0))
     for lane, mean in zip(linear_lanes(series), means, strict=True):
@@ -60,9 +59,7 @@ def with_linear(
     return torch.stack(rows)
 
 
-def moments(
-    series: Truncated, x: Inexact[Tensor, "l b"], centres: Inexact[Tensor, "k b"], kind: str
-) -> Inexact[Tensor, "l b"]:
+def moments(series: Truncated, x: Rows, centres: Means, kind: str) -> Rows:
     """Moments of a kind, n! times coefficients, from a series about centres near the means.
 
     The centres of a raw series are 0.
@@ -75,9 +72,7 @@ def moments(
     return x * factorials(series, x.real)[:, None]
 
 
-def scaled(
-    series: Truncated, moments: Inexact[Tensor, "l b"], units: Float[Tensor, "k b"]
-) -> Inexact[Tensor, "l b"]:
+def scaled(series: Truncated, moments: Rows, units: Float[Tensor, "k b"]) -> Rows:
     """The moments of functions that were divided by `units`; NaN if these are too small."""
     degrees = torch.tensor(multi_indices(series), dtype=units.dtype, device=units.device)
     factors = (degrees @ units.log2()).exp2()  # exact for powers of two
@@ -85,7 +80,7 @@ def scaled(
     return torch.where(lost, torch.nan, moments * factors)
 
 
-def exponential(series: Truncated, x: Inexact[Tensor, "l b"]) -> Inexact[Tensor, "l b"]:
+def exponential(series: Truncated, x: Rows) -> Rows:
     """exp x(z) of series that are 0 at z = 0: 1 + x (1 + x/2 (1 + x/3 (…)))."""
     result = one = series.one(x, *x.shape[1:])
     for degree in range(sum(series.orders), 0, -1):
@@ -93,7 +88,7 @@ def exponential(series: Truncated, x: Inexact[Tensor, "l b"]) -> Inexact[Tensor,
     return result
 
 
-def logarithm(series: Truncated, x: Inexact[Tensor, "l b"]) -> Inexact[Tensor, "l b"]:
+def logarithm(series: Truncated, x: Rows) -> Rows:
     """log x(z) of series that are 1 at z = 0: u − u²/2 + u³/3 − …, where u = x − 1."""
     u = torch.cat([torch.zeros_like(x[:1]), x[1:]])
     one, result = series.one(x, *x.shape[1:]), torch.zeros_like(u)

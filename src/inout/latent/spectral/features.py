@@ -36,11 +36,9 @@ class Features:
     outside: Mapping[str, FeatureFunction]
 
     def with_inside(self, **functions: FeatureFunction) -> Features:
-        """These and more inside functions."""
         return Features({**self.inside, **functions}, self.outside)
 
     def with_outside(self, **functions: FeatureFunction) -> Features:
-        """These and more outside functions."""
         return Features(self.inside, {**self.outside, **functions})
 
     def without(self, *names: str) -> Features:
@@ -79,22 +77,9 @@ def both(first: FeatureFunction, second: FeatureFunction) -> FeatureFunction:
     return lambda trees: pair(first(trees), second(trees))
 
 
-# Inside ------------------------------------------------------------------------------------------
-
-
 def rule(trees: SkeletalTrees) -> Numbers:
     """The rule of the node; above a word, that is the word."""
     return np.where(trees.is_leaf, trees.rules + len(trees.skeleton.binary), trees.rules)
-
-
-def left_label(trees: SkeletalTrees) -> Numbers:
-    """The label of the left child."""
-    return _there(trees.labels, trees.lefts)
-
-
-def right_label(trees: SkeletalTrees) -> Numbers:
-    """The label of the right child."""
-    return _there(trees.labels, trees.rights)
 
 
 def left_rule(trees: SkeletalTrees) -> Numbers:
@@ -110,26 +95,6 @@ def right_rule(trees: SkeletalTrees) -> Numbers:
 def span_length(trees: SkeletalTrees) -> Numbers:
     """The number of words below the node, roughly; nothing above a word."""
     return np.where(trees.is_leaf, -1, binned(trees.ends - trees.starts))
-
-
-def first_word(trees: SkeletalTrees) -> Numbers:
-    """The first word below the node; nothing above a word."""
-    return np.where(trees.is_leaf, -1, trees.words[_positions(trees, trees.starts)])
-
-
-def last_word(trees: SkeletalTrees) -> Numbers:
-    """The last word below the node; nothing above a word."""
-    return np.where(trees.is_leaf, -1, trees.words[_positions(trees, trees.ends - 1)])
-
-
-def first_tag(trees: SkeletalTrees) -> Numbers:
-    """The label above the first word below the node; nothing above a word."""
-    return np.where(trees.is_leaf, -1, _tags(trees)[_positions(trees, trees.starts)])
-
-
-def last_tag(trees: SkeletalTrees) -> Numbers:
-    """The label above the last word below the node; nothing above a word."""
-    return np.where(trees.is_leaf, -1, _tags(trees)[_positions(trees, trees.ends - 1)])
 
 
 def head_word(trees: SkeletalTrees, table: HeadTable | None = None) -> Numbers:
@@ -151,9 +116,6 @@ def suffix(trees: SkeletalTrees, length: int = 3) -> Numbers:
     found = np.full(len(trees.labels), -1, np.int64)
     found[trees.is_leaf] = np.array(of_word, np.int64)[trees.words]
     return found
-
-
-# Outside -----------------------------------------------------------------------------------------
 
 
 def parent_rule(trees: SkeletalTrees) -> Numbers:
@@ -180,44 +142,9 @@ def ancestors(trees: SkeletalTrees) -> Numbers:
     return found
 
 
-def sibling_label(trees: SkeletalTrees) -> Numbers:
-    """The label of the other child of the parent, and which child that is."""
-    return pair(_there(trees.labels, _siblings(trees)), _is_right(trees).astype(np.int64))
-
-
 def sibling_rule(trees: SkeletalTrees) -> Numbers:
     """The rule of the other child of the parent, and which child that is."""
-    return pair(_there(rule(trees), _siblings(trees)), _is_right(trees).astype(np.int64))
-
-
-def word_before(trees: SkeletalTrees) -> Numbers:
-    """The word before the span; the beginning of the sentence is a case of its own."""
-    return _around(trees, trees.words, trees.starts - 1)
-
-
-def word_after(trees: SkeletalTrees) -> Numbers:
-    """The word after the span; the end of the sentence is a case of its own."""
-    return _around(trees, trees.words, trees.ends)
-
-
-def tag_before(trees: SkeletalTrees) -> Numbers:
-    """The label above the word before the span, or the beginning of the sentence."""
-    return _around(trees, _tags(trees), trees.starts - 1)
-
-
-def tag_after(trees: SkeletalTrees) -> Numbers:
-    """The label above the word after the span, or the end of the sentence."""
-    return _around(trees, _tags(trees), trees.ends)
-
-
-def width_before(trees: SkeletalTrees) -> Numbers:
-    """The number of words before the span, roughly."""
-    return binned(trees.starts)
-
-
-def width_after(trees: SkeletalTrees) -> Numbers:
-    """The number of words after the span, roughly."""
-    return binned(_lengths(trees) - trees.ends)
+    return _of_sibling(trees, rule(trees))
 
 
 def governor_word(trees: SkeletalTrees, table: HeadTable | None = None) -> Numbers:
@@ -233,8 +160,7 @@ def governor_tag(trees: SkeletalTrees, table: HeadTable | None = None) -> Number
 
 def sibling_head(trees: SkeletalTrees, table: HeadTable | None = None) -> Numbers:
     """The label above the head of the other child of the parent, and which child that is."""
-    tags = _there(trees.labels, _there(head_leaves(trees, table), _siblings(trees)))
-    return pair(tags, _is_right(trees).astype(np.int64))
+    return _of_sibling(trees, trees.labels[head_leaves(trees, table)])
 
 
 def binned(counts: Numbers) -> Numbers:
@@ -246,21 +172,39 @@ def binned(counts: Numbers) -> Numbers:
     return np.searchsorted(np.array([0, 1, 2, 3, 4, 5, 7, 10, 15, 25, 40]), counts, "right") - 1
 
 
-def _named(*functions: Callable[..., Numbers]) -> dict[str, FeatureFunction]:
-    return {function.__name__: function for function in functions}
-
-
 DEFAULT = Features(
-    inside=_named(
-        rule, left_label, right_label, left_rule, right_rule, head_word, head_tag,
-        span_length, first_word, last_word, first_tag, last_tag, suffix,
-    ),
-    outside=_named(
-        parent_rule, grandparent_rule, ancestors, sibling_label, sibling_rule,
-        word_before, word_after, tag_before, tag_after, width_before, width_after,
-        governor_word, governor_tag, sibling_head,
-    ),
-)  # fmt: skip
+    inside={
+        "rule": rule,
+        "left_label": lambda trees: _there(trees.labels, trees.lefts),
+        "right_label": lambda trees: _there(trees.labels, trees.rights),
+        "left_rule": left_rule,
+        "right_rule": right_rule,
+        "head_word": head_word,
+        "head_tag": head_tag,
+        "span_length": span_length,
+        "first_word": lambda trees: _below(trees, trees.words, trees.starts),
+        "last_word": lambda trees: _below(trees, trees.words, trees.ends - 1),
+        "first_tag": lambda trees: _below(trees, trees.tags, trees.starts),
+        "last_tag": lambda trees: _below(trees, trees.tags, trees.ends - 1),
+        "suffix": suffix,
+    },
+    outside={
+        "parent_rule": parent_rule,
+        "grandparent_rule": grandparent_rule,
+        "ancestors": ancestors,
+        "sibling_label": lambda trees: _of_sibling(trees, trees.labels),
+        "sibling_rule": sibling_rule,
+        "word_before": lambda trees: _around(trees, trees.words, trees.starts - 1),
+        "word_after": lambda trees: _around(trees, trees.words, trees.ends),
+        "tag_before": lambda trees: _around(trees, trees.tags, trees.starts - 1),
+        "tag_after": lambda trees: _around(trees, trees.tags, trees.ends),
+        "width_before": lambda trees: binned(trees.starts),
+        "width_after": lambda trees: binned(_lengths(trees) - trees.ends),
+        "governor_word": governor_word,
+        "governor_tag": governor_tag,
+        "sibling_head": sibling_head,
+    },
+)
 """The features of Cohen, Stratos, Collins, Foster & Ungar (2013), section 4.1, and a few more."""
 
 
@@ -273,14 +217,11 @@ def _is_right(trees: SkeletalTrees) -> NDArray[np.bool_]:
     return np.equal(_there(trees.rights, trees.parents), np.arange(len(trees.labels)))
 
 
-def _siblings(trees: SkeletalTrees) -> Numbers:
-    up = trees.parents
-    return np.where(_is_right(trees), _there(trees.lefts, up), _there(trees.rights, up))
-
-
-def _tags(trees: SkeletalTrees) -> Numbers:
-    """The labels above the words of all trees, in order."""
-    return trees.labels[trees.is_leaf]
+def _of_sibling(trees: SkeletalTrees, values: Numbers) -> Numbers:
+    """The value at the other child of the parent, and which child that is."""
+    up, is_right = trees.parents, _is_right(trees)
+    siblings = np.where(is_right, _there(trees.lefts, up), _there(trees.rights, up))
+    return pair(_there(values, siblings), is_right.astype(np.int64))
 
 
 def _lengths(trees: SkeletalTrees) -> Numbers:
@@ -290,8 +231,14 @@ def _lengths(trees: SkeletalTrees) -> Numbers:
 
 def _positions(trees: SkeletalTrees, places: Numbers) -> Numbers:
     """Positions in each node's sentence as positions in the words of all trees."""
-    firsts = np.concatenate([np.zeros(1, np.int64), np.cumsum((np.diff(trees.offsets) + 1) // 2)])
-    return firsts[:-1][trees.trees] + places
+    lengths = (np.diff(trees.offsets) + 1) // 2
+    firsts: Numbers = np.cumsum(lengths) - lengths
+    return firsts[trees.trees] + places
+
+
+def _below(trees: SkeletalTrees, values: Numbers, places: Numbers) -> Numbers:
+    """The value at a position of the sentence; nothing above a word."""
+    return np.where(trees.is_leaf, -1, values[_positions(trees, places)])
 
 
 def _around(trees: SkeletalTrees, values: Numbers, places: Numbers) -> Numbers:
