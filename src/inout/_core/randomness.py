@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from inout._core.errors import ArgumentError
 
@@ -25,6 +27,13 @@ def own_generator(generator: Any) -> torch.Generator:
     if generator is None:
         return torch.Generator().manual_seed(random_seed())
     return checked_generator(generator)
+
+
+def drawn(draw: Any, generator: torch.Generator | None, *shape: int) -> NDArray[np.float64]:
+    """Numbers that `torch.rand` or `torch.randn` draws, as an array."""
+    source = checked_generator(generator)
+    found = draw(shape, generator=source, dtype=torch.float64, device=source.device)
+    return np.asarray(found.cpu().numpy())
 
 
 def random_seed(generator: torch.Generator | None = None, *, bits: int = 64) -> int:

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 
 from inout._core.checks import expect
 from inout._core.errors import ArgumentError
 
+Confidences: TypeAlias = Sequence[float] | NDArray[np.floating]
+Marks: TypeAlias = Sequence[bool] | NDArray[np.bool_]
+
 
 def precision_recall(
-    confidences: Sequence[float] | NDArray[np.floating], correct: Sequence[bool] | NDArray[np.bool_]
+    confidences: Confidences, correct: Marks
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
     """Precision and recall at every confidence, the most confident example first.
 
@@ -32,18 +36,15 @@ def precision_recall(
     """
     given, right = _checked(confidences, correct)
     order = np.argsort(-given, kind="stable")
-    ends = _ends_of_ties(given[order])
+    falling = given[order]
+    ends = np.searchsorted(-falling, -falling, side="right") - 1  # of ties: the last of each
     # Whole numbers until one division at the end: 99 of 100 is the number that 0.99 is.
     precision = np.cumsum(right[order])[ends] / (ends + 1)
     return precision, (ends + 1) / len(given)
 
 
 def recall_at(
-    precision: float,
-    confidences: Sequence[float] | NDArray[np.floating],
-    correct: Sequence[bool] | NDArray[np.bool_],
-    *,
-    first: bool = False,
+    precision: float, confidences: Confidences, correct: Marks, *, first: bool = False
 ) -> float:
     """The largest share of examples that can be answered with at least that precision.
 
@@ -66,11 +67,7 @@ def recall_at(
     return float(recall[enough].max(initial=0.0))
 
 
-def threshold_at(
-    precision: float,
-    confidences: Sequence[float] | NDArray[np.floating],
-    correct: Sequence[bool] | NDArray[np.bool_],
-) -> float:
+def threshold_at(precision: float, confidences: Confidences, correct: Marks) -> float:
     """The lowest confidence threshold with that precision; inf if there is none.
 
     Answering everything at least that confident answers `recall_at(precision, …)` of these
@@ -85,13 +82,8 @@ def threshold_at(
     return float(falling[reached >= precision].min(initial=math.inf))
 
 
-def _ends_of_ties(falling: Float[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-    """The last place of a value equal to the one at each place."""
-    return np.searchsorted(-falling, -falling, side="right") - 1
-
-
 def _checked(
-    confidences: Sequence[float] | NDArray[np.floating], correct: Sequence[bool] | NDArray[np.bool_]
+    confidences: Confidences, correct: Marks
 ) -> tuple[Float[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
     given, right = np.asarray(confidences, dtype=np.float64), np.asarray(correct)
     if given.ndim != 1 or right.shape != given.shape:

@@ -10,11 +10,15 @@ from numpy.typing import NDArray
 
 from inout._core.errors import InoutError
 from inout._core.graphs import strong_components
+from inout._core.lazy import LazyModule
 from inout.grammars.structure import productive, rules_within
 from inout.grammars.table import RuleTable
 
 Vector = NDArray[np.float64]
-Matrix = Any  # a scipy sparse array; scipy is imported lazily
+Matrix = Any  # a scipy sparse array
+# Few need scipy, and importing it takes long.
+sparse: Any = LazyModule("scipy.sparse")
+sparse_linalg: Any = LazyModule("scipy.sparse.linalg")
 
 _EPSILON = float(np.finfo(np.float64).eps)
 # A Perron root this close to 1 is 1 but for rounding; worth a look where a step is this large.
@@ -162,9 +166,6 @@ def _newton_step(jacobian: Matrix, rise: Vector, linear: bool) -> Vector | None:
     Jacobian says at once whether there is a solution; steps in log Z bring far-off values near
     without leaving the floats.
     """
-    # Imported here for the sake of start-up: few need scipy.
-    from scipy import sparse  # type: ignore[import-untyped]
-
     near = rise.max() <= (3.0 if linear else 1.0)
     if near:
         jacobian = sparse.diags_array(np.exp(rise)) @ jacobian
@@ -182,10 +183,6 @@ def _newton_step(jacobian: Matrix, rise: Vector, linear: bool) -> Vector | None:
 
 def solve_identity_minus(matrix: Matrix, right: Vector) -> Vector | None:
     """The solution x of (I − matrix) x = right, or None where that is singular."""
-    # Imported here for the sake of start-up: few need scipy.
-    from scipy import sparse
-    from scipy.sparse import linalg as sparse_linalg  # type: ignore[import-untyped]
-
     size = matrix.shape[0]
     try:
         if size <= _DENSE:
@@ -202,9 +199,6 @@ def csr_matrix(
     values: NDArray[np.float64], places: tuple[NDArray[Any], NDArray[Any]], size: int
 ) -> Matrix:
     """A square sparse matrix of values at (rows, columns), duplicates added up."""
-    # Imported here for the sake of start-up: few need scipy.
-    from scipy import sparse
-
     return sparse.csr_array((values, places), shape=(size, size))
 
 
@@ -219,9 +213,6 @@ def spectral_radius(matrix: Matrix) -> float:
     >>> spectral_radius(sparse.csr_array([[0.5, 100.0], [0.0, 0.25]]))
     0.5
     """
-    # Imported here for the sake of start-up: few need scipy.
-    from scipy import sparse
-
     entries = sparse.coo_array(matrix)
     rows, columns = entries.coords
     positive = entries.data > 0
@@ -232,9 +223,6 @@ def spectral_radius(matrix: Matrix) -> float:
 
 def perron_root(block: Matrix) -> float:
     """The Perron root of an irreducible matrix: its eigenvalue of the largest real part."""
-    # Imported here for the sake of start-up: few need scipy.
-    from scipy.sparse import linalg as sparse_linalg
-
     size = block.shape[0]
     if size == 1:
         return float(block.toarray()[0, 0])

@@ -11,7 +11,7 @@ import torch
 
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError, Remedy
-from inout._core.randomness import checked_generator
+from inout._core.randomness import checked_generator, drawn
 from inout.grammars.derivations import leaves
 from inout.grammars.diagnostics import consistency, expected
 from inout.grammars.grammar import Grammar
@@ -47,10 +47,7 @@ def sample_trees(
     (S a (S b))
     (S b)
     """
-    at_least("n", n, 0)
-    at_least("max_rules", max_rules, 1)
-    drawn = iterate_trees(grammar, generator=generator, max_rules=max_rules)
-    return [as_nltk(tree) for tree in islice(drawn, n)]
+    return [as_nltk(tree) for tree in _drawn(grammar, n, generator, max_rules)]
 
 
 def sample_sentences(
@@ -66,10 +63,15 @@ def sample_sentences(
     >>> sample_sentences(grammar, 3, generator=torch.Generator().manual_seed(4))
     [['a', 'b'], ['a', 'b'], ['b']]
     """
+    return [leaves(tree) for tree in _drawn(grammar, n, generator, max_rules)]
+
+
+def _drawn(
+    grammar: Grammar, n: int, generator: torch.Generator | None, max_rules: int
+) -> Iterator[PlainTree]:
     at_least("n", n, 0)
     at_least("max_rules", max_rules, 1)
-    drawn = iterate_trees(grammar, generator=generator, max_rules=max_rules)
-    return [leaves(tree) for tree in islice(drawn, n)]
+    return islice(iterate_trees(grammar, generator=generator, max_rules=max_rules), n)
 
 
 def iterate_trees(
@@ -122,38 +124,27 @@ def _choices(grammar: Grammar) -> dict[str, tuple[list[float], list[int]]]:
 def check_samplable(grammar: Grammar) -> None:
     """Raise an ArgumentError with reason and remedy if trees cannot be drawn."""
     found = consistency(grammar)
+    radius = f"{found.spectral_radius:.6g}"
+    remedy: Remedy | None = Remedy.NORMALISE
     if not found.proper:
-        raise ArgumentError(
-            None,
-            "the weights of the rules of each left side must sum to 1 to draw from them. "
-            "Got a grammar where they do not",
-            remedy=Remedy.NORMALISE,
-        )
-    if found.leaking:
-        names = ", ".join(found.leaking[:5])
-        raise ArgumentError(
-            None,
-            f"every nonterminal that is met must have a finite tree. Got none for {names}",
-            remedy=Remedy.NORMALISE,
-        )
-    if found.consistent is False:
-        raise ArgumentError(
-            None,
-            "the probabilities of all finite trees must sum to 1, or sampling may never end. "
-            f"Got a spectral radius of {found.spectral_radius:.6g}, above 1",
-            remedy=Remedy.NORMALISE,
-        )
-    if found.consistent is None or not np.isfinite(expected(grammar).rules):
-        raise ArgumentError(
-            None,
-            "the expected number of rules in a tree must be finite. Got a grammar where it is "
-            f"infinite (spectral radius {found.spectral_radius:.6g})",
-        )
+        wanted = "the weights of the rules of each left side must sum to 1 to draw from them"
+        got = "a grammar where they do not"
+    elif found.leaking:
+        wanted = "every nonterminal that is met must have a finite tree"
+        got = f"none for {', '.join(found.leaking[:5])}"
+    elif found.consistent is False:
+        wanted = "the probabilities of all finite trees must sum to 1, or sampling may never end"
+        got = f"a spectral radius of {radius}, above 1"
+    elif found.consistent is None or not np.isfinite(expected(grammar).rules):
+        wanted, remedy = "the expected number of rules in a tree must be finite", None
+        got = f"a grammar where it is infinite (spectral radius {radius})"
+    else:
+        return
+    raise ArgumentError(None, f"{wanted}. Got {got}", remedy=remedy)
 
 
 def _uniform(generator: torch.Generator | None) -> Iterator[float]:
     """An endless iterator of numbers in [0, 1)."""
     source = checked_generator(generator)
     while True:
-        block = torch.rand(_BLOCK, generator=source, dtype=torch.float64, device=source.device)
-        yield from block.tolist()
+        yield from drawn(torch.rand, source, _BLOCK).tolist()

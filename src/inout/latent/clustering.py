@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from inout._core.checks import at_least, expect
 from inout._core.errors import ArgumentError
-from inout._core.randomness import checked_generator
+from inout._core.randomness import checked_generator, drawn
 from inout.latent.layout import Layout
 from inout.latent.model import LPCFG
 from inout.latent.starts import treebank_model
@@ -137,11 +137,10 @@ def _k_means(
 
 def _first_centres(points: Vector, count: int, generator: torch.Generator) -> Vector:
     """Points drawn one after the other, each in proportion to its distance² from those before."""
-    draws = torch.rand(count, generator=generator, dtype=torch.float64, device=generator.device)
-    uniform = draws.cpu().tolist()
-    chosen = [int(uniform[0] * len(points))]
+    first, *draws = drawn(torch.rand, generator, count).tolist()
+    chosen = [int(first * len(points))]
     distances = np.full(len(points), np.inf)
-    for draw in uniform[1:]:
+    for draw in draws:
         offsets = points - points[chosen[-1]]
         distances = np.minimum(distances, np.einsum("nd,nd->n", offsets, offsets))
         sums = np.cumsum(distances)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
-from inout._core.randomness import checked_generator
+from inout._core.randomness import checked_generator, drawn
 from inout.latent.layout import Layout
 from inout.latent.trees import SkeletalTrees
 
@@ -101,10 +101,9 @@ class _Choices:
             raise ArgumentError(
                 "parameters", f": every value that is met must have rules. Got none for {name}"
             )
-        device = generator.device
-        uniform = torch.rand(len(states), generator=generator, dtype=torch.float64, device=device)
         # Strictly below the upper bound, so that what is found has a positive probability.
-        targets = np.minimum(lows + uniform.cpu().numpy() * (highs - lows), np.nextafter(highs, 0))
+        chosen = lows + drawn(torch.rand, generator, len(states)) * (highs - lows)
+        targets = np.minimum(chosen, np.nextafter(highs, 0))
         places = np.searchsorted(self.sums, targets, side="right") - 1
         return np.asarray(self.order[places], np.int64)
 

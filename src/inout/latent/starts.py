@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from inout._core.checks import at_least, expect
 from inout._core.errors import ArgumentError
-from inout._core.randomness import checked_generator
+from inout._core.randomness import checked_generator, drawn
 from inout.latent.layout import MOST_VALUES, Layout
 from inout.latent.model import LPCFG
 from inout.latent.trees import SkeletalTrees
@@ -126,8 +126,8 @@ def split(
     made = LPCFG(layout, found)
     if noise == 0:
         return made
-    drawn = torch.rand(layout.size, generator=source, dtype=torch.float64, device=source.device)
-    return _with_sums_of(made, found * (1 + noise * (2 * drawn.cpu().numpy() - 1)))
+    factors = 1 + noise * (2 * drawn(torch.rand, source, layout.size) - 1)
+    return _with_sums_of(made, found * factors)
 
 
 def _with_sums_of(model: LPCFG, parameters: Vector) -> LPCFG:

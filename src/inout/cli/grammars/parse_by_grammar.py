@@ -13,26 +13,17 @@ from inout.grammars.parser.analyses import Analyses, Parse
 from inout.grammars.parser.marginals import Marginals
 from inout.grammars.parser.parser import Parser
 from inout.grammars.tree import PlainTree
-from inout.grammars.treebank.annotation import coarse_label, restore
+from inout.grammars.treebank.annotation import original_label, restore
 
 # Larger forests are not drawn.
 MOST_TREES = 100
 
 
-def treebank_label(symbol: str) -> str | None:
-    """The original label of a symbol of a Markovised grammar; None for an intermediate symbol.
-
-    >>> [treebank_label(symbol) for symbol in ("NP^S", "NP^S|<DT>", "NN")]
-    ['NP', None, 'NN']
-    """
-    label = coarse_label(symbol)
-    return None if label.endswith("|<>") else label
-
-
 def answer(parser: Parser, request: Request, line: Line, seed: int) -> Answer:
     """The answer to one line; `seed` is that of its samples."""
     words = line.words
-    size, posteriors = len(parser.form.table.nonterminals), _posteriors(request)
+    size = len(parser.form.table.nonterminals)
+    posteriors = request.constituents or request.method != "viterbi"
     refused = refusal(size, len(words), request.max_words, posteriors=posteriors)
     if refused is not None:
         return Answer(line, words, reason=refused)
@@ -70,7 +61,7 @@ def answer(parser: Parser, request: Request, line: Line, seed: int) -> Answer:
 
 def _parses(analyses: Analyses, request: Request) -> Sequence[Parse]:
     if request.k == 1:
-        return [analyses.parse(request.method, treebank_label if request.restore else None)]
+        return [analyses.parse(request.method, original_label if request.restore else None)]
     # A sentence without a tree has a reason instead of best trees.
     return analyses.kbest(request.k) or [analyses.best()]
 
@@ -90,7 +81,7 @@ def _constituents(marginals: Marginals, request: Request) -> dict[tuple[str, int
         return dict(found)
     merged: dict[tuple[str, int, int], float] = {}
     for (symbol, i, j), value in found.items():
-        label = treebank_label(symbol)
+        label = original_label(symbol)
         if label is not None:
             merged[label, i, j] = merged.get((label, i, j), 0.0) + value
     return merged
@@ -102,7 +93,3 @@ def _all_trees(analyses: Analyses, request: Request) -> Sequence[Found]:
     if not size <= MOST_TREES:
         return ()
     return [_shown(parse, request) for parse in analyses.kbest(int(size))]
-
-
-def _posteriors(request: Request) -> bool:
-    return request.constituents or request.method != "viterbi"

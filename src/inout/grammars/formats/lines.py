@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from inout._core.errors import ArgumentError
 from inout.grammars.formats.source import (
     Collector,
     Duplicates,
     Reading,
     Source,
+    inexpressible,
     log_of_weight,
     log_weight,
     shortened,
@@ -145,9 +145,7 @@ def write(table: RuleTable, log_weights: NDArray[np.float64], *, log: bool = Fal
 
 def _bare(name: str) -> str:
     if _BARE.fullmatch(name) is None or name in _ARROWS:
-        raise ArgumentError(
-            "format", f": lines has no way to write the nonterminal {name!r}; use json"
-        )
+        raise inexpressible("lines", "nonterminal", name)
     return name
 
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from inout._core.errors import ArgumentError
 from inout.grammars.formats.source import (
     Collector,
     Duplicates,
     Reading,
     Source,
+    inexpressible,
     log_of_weight,
     shortened,
     written_weights,
@@ -158,14 +158,12 @@ def write(table: RuleTable, log_weights: NDArray[np.float64]) -> str:
 
 def _nonterminal(name: str) -> str:
     if re.fullmatch(_NONTERMINAL, name) is None or name == "->":
-        raise ArgumentError(
-            "format", f": nltk has no way to write the nonterminal {name!r}; use json"
-        )
+        raise inexpressible("nltk", "nonterminal", name)
     return name
 
 
 def _quoted(text: str) -> str:
     quote = "'" if "'" not in text else '"'
     if quote in text or "\n" in text or "\r" in text:
-        raise ArgumentError("format", f": nltk has no way to write the terminal {text!r}; use json")
+        raise inexpressible("nltk", "terminal", text)
     return f"{quote}{text}{quote}"

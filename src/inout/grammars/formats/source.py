@@ -121,6 +121,11 @@ def _tidied(weight: float, log_weight: float) -> float:
     return next((w for w in near if math.log(w) == log_weight), weight)
 
 
+def inexpressible(format: str, kind: str, text: str) -> ArgumentError:
+    """The error about a symbol that a format cannot express."""
+    return ArgumentError("format", f": {format} has no way to write the {kind} {text!r}; use json")
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """The content of a text: the rules, and a log-weight for each."""

@@ -14,6 +14,7 @@ from inout.grammars.formats.source import (
     Duplicates,
     Reading,
     Source,
+    inexpressible,
     log_weight,
     shortened,
 )
@@ -76,9 +77,7 @@ def write(table: RuleTable, log_weights: NDArray[np.float64]) -> str:
     """
     for text in (*table.nonterminals, *table.terminals):
         if not text or re.search(r"[ \t\n\r]", text):
-            raise ArgumentError(
-                "format", f": wsj has no way to write the symbol {text!r}; use json"
-            )
+            raise inexpressible("wsj", "symbol", text)
     words = np.bincount(table.owners, weights=table.rhs < 0, minlength=len(table))
     mixed = np.flatnonzero((words > 0) & (words < table.arities))
     if len(mixed):

@@ -9,15 +9,12 @@ v writes the v-1 nearest ancestors behind a label: NP^S, NP^S^TOP (Klein & Manni
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from inout._core.errors import ArgumentError
 from inout.grammars.markovisation import Markovisation
 from inout.grammars.tree import Tree, is_preterminal, like, rebuild
-
-Make = Callable[[str, list[Any]], Tree]
 
 _PARENT, _OPEN, _CLOSE, _BETWEEN = "^", "|<", ">", "_"
 
@@ -40,7 +37,6 @@ def markovise(tree: Tree, markovisation: Markovisation) -> Tree:
         raise ArgumentError(
             "markovisation", f"must be a Markovisation. Got {type(markovisation).__name__}"
         )
-    nest = _nested_right if markovisation.direction == "right" else _nested_left
     made = like(tree, _checked(tree.label()), [])
     # Old node, new node, the labels of its nearest ancestors from the parent up.
     stack: list[tuple[Tree, Tree, tuple[str, ...]]] = [(tree, made, ())]
@@ -64,9 +60,7 @@ def markovise(tree: Tree, markovisation: Markovisation) -> Tree:
                 children.append(like(tree, label + suffix, []))
                 stack.append((child, children[-1], above))
         if markovisation.binary:
-            children = nest(
-                new.label(), children, names, markovisation.horizontal, partial(like, tree)
-            )
+            children = _nested(new, children, names, markovisation)
         new.extend(children)
     return made
 
@@ -117,32 +111,19 @@ def coarse_label(label: str) -> str:
     return name.partition(_PARENT)[0] + (_OPEN + _CLOSE if siblings else "")
 
 
-def _nested_right(
-    label: str, children: list[Any], names: list[str], horizontal: int | None, make: Make
-) -> list[Any]:
+def _nested(node: Tree, children: list[Any], names: list[str], how: Markovisation) -> list[Any]:
+    """At most two children in place of any number; to the left is the mirror image of the right."""
     if len(children) <= 2:
         return children
+    order = slice(None, None, 1 if how.direction == "right" else -1)
+    children, names = children[order], names[order]
     rest = children[-2:]
     for done in range(len(children) - 2, 0, -1):
-        first = 0 if horizontal is None else max(0, done - horizontal)
-        rest = [children[done - 1], make(_remembering(label, names[first:done]), rest)]
-    return rest
-
-
-def _nested_left(
-    label: str, children: list[Any], names: list[str], horizontal: int | None, make: Make
-) -> list[Any]:
-    if len(children) <= 2:
-        return children
-    rest = children[:2]
-    for done in range(2, len(children)):
-        last = len(names) if horizontal is None else done + horizontal
-        rest = [make(_remembering(label, names[done:last]), rest), children[done]]
-    return rest
-
-
-def _remembering(label: str, siblings: list[str]) -> str:
-    return f"{label}{_OPEN}{_BETWEEN.join(siblings)}{_CLOSE}"
+        first = 0 if how.horizontal is None else max(0, done - how.horizontal)
+        siblings = _BETWEEN.join(names[first:done][order])
+        label = f"{node.label()}{_OPEN}{siblings}{_CLOSE}"
+        rest = [children[done - 1], like(node, label, rest[order])]
+    return rest[order]
 
 
 def _checked(label: str) -> str:

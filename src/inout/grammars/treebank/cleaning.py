@@ -49,9 +49,7 @@ def strip_functions(tree: Tree, keep: Collection[str] = ()) -> Tree:
     (S (NP (PRP she)) (VP (VBD slept)))
     """
     kept = frozenset(keep)
-    return _only(
-        rebuild(tree, lambda node, down: [like(node, _base_label(node.label(), kept), down)])
-    )
+    return rebuild(tree, lambda node, down: [like(node, _base_label(node.label(), kept), down)])[0]
 
 
 def drop_empty(tree: Tree, empty: Collection[str] = EMPTY) -> Tree | None:
@@ -93,7 +91,7 @@ def merge_repeats(tree: Tree) -> Tree:
     >>> print(merge_repeats(Tree.fromstring("(S (NP (NP (PRP she))) (VP (VBD slept)))")))
     (S (NP (PRP she)) (VP (VBD slept)))
     """
-    return _only(rebuild(tree, _merged))
+    return rebuild(tree, _merged)[0]
 
 
 def _merged(node: Tree, children: list[Any]) -> list[Any]:
@@ -169,9 +167,4 @@ def clean(
 
 
 def _copy(tree: Tree) -> Tree:
-    return _only(rebuild(tree, lambda node, down: [like(node, node.label(), down)]))
-
-
-def _only(made: list[Any]) -> Tree:
-    (tree,) = made
-    return tree
+    return rebuild(tree, lambda node, down: [like(node, node.label(), down)])[0]

@@ -84,11 +84,6 @@ def _counted(parts: Sequence[str]) -> list[tuple[str, int]]:
     return [(part, list(parts[:place]).count(part)) for place, part in enumerate(parts)]
 
 
-def check_method(method: str) -> None:
-    """Raise ArgumentError unless there is such a method."""
-    expect_one_of("method", method, get_args(Method))
-
-
 def best_items(
     passes: BlockPasses, chart: Chart, table: ConstituentTable, method: Method
 ) -> Numbers | None:
@@ -99,7 +94,7 @@ def best_items(
     missing constituents; other nodes, such as tags, are chosen as by goodman. max_rule: the largest
     product of the posteriors of its rules (Petrov & Klein 2007), which must all be positive.
     """
-    check_method(method)
+    expect_one_of("method", method, get_args(Method))
     graph, items = chart.graph, passes.expected_items
     edges = ties = np.zeros(0)
     if method == "goodman":

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 
-from inout._core.checks import expect
+from inout._core.checks import expect, expect_one_of
 from inout._core.errors import ArgumentError, ChartTooLargeError
 from inout._core.pipeline import in_threads
 from inout.grammars.tree import Tree
@@ -20,7 +20,6 @@ from inout.latent.decoding.best_trees import (
     Constituents,
     ConstituentTable,
     Method,
-    check_method,
     treebank_constituents,
 )
 from inout.latent.decoding.pruning import CoarseGrammar
@@ -128,7 +127,7 @@ class LatentParser:
         That is `given` without a second look at the sentence.
         """
         _refuse_text(words)
-        check_method(method)
+        expect_one_of("method", method, get_args(Method))
         unknown = tuple(self.grammar.vocabulary.unknown(words))
         expected = self._expected(words)
         first = self._given(words, expected, self.threshold)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.checks import expect
+from inout._core.lazy import LazyModule
 from inout.latent.layout import Layout
 from inout.latent.model import LPCFG
 from inout.latent.spectral.vectors import NodeVectors
@@ -18,6 +20,7 @@ from inout.latent.trees import SkeletalTrees
 Vector = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 Labels = NDArray[np.int64] | NDArray[np.int32]
+sparse: Any = LazyModule("scipy.sparse")  # few need it
 _CHUNK = 1 << 14  # nodes whose products are held at a time
 
 
@@ -126,9 +129,6 @@ class _Means:
     @staticmethod
     def of(groups: Numbers, weights: Vector, values: Vector, labels: Labels) -> _Means:
         """The means of values [n m] by their group [n]; `labels` are those of groups."""
-        # Imported here for the sake of start-up: few need scipy.
-        from scipy import sparse  # type: ignore[import-untyped]
-
         size = len(labels), len(groups)
         choice = sparse.csr_array((weights, (groups, np.arange(len(groups)))), size)
         counts: Vector = np.bincount(groups, weights, len(labels)).astype(np.float64)

@@ -11,11 +11,15 @@ import torch
 from numpy.typing import NDArray
 
 from inout._core.checks import expect_one_of
-from inout._core.randomness import checked_generator
+from inout._core.lazy import LazyModule
+from inout._core.randomness import drawn
 
 Numbers = NDArray[np.int64]
 Vector = NDArray[np.float64]
 Matrix = Any  # a sparse array of scipy
+# Few need scipy, and importing it takes long.
+sparse: Any = LazyModule("scipy.sparse")
+linalg: Any = LazyModule("scipy.sparse.linalg")
 Solver = Literal["auto", "exact", "sparse", "randomised"]
 _EXACT = 250_000  # entries of a matrix that is decomposed whole
 _SPARSE = 300_000  # entries of the features up to which Lanczos' iteration is quick
@@ -39,9 +43,6 @@ def feature_matrix(
     >>> feature_matrix(keys, np.ones(3), fewest=2).shape
     (3, 2)
     """
-    # Imported here for the sake of start-up: few need scipy.
-    from scipy import sparse  # type: ignore[import-untyped]
-
     count = len(weights)
     rows, columns = [np.arange(count)], [np.zeros(count, np.int64)]
     counts = [np.array([weights.sum()])]
@@ -149,20 +150,15 @@ def decompose(
 def _lanczos(
     moments: CrossMoments, rank: int, generator: torch.Generator | None
 ) -> tuple[Vector, Vector, Vector]:
-    # Imported here for the sake of start-up: few need scipy.
-    from scipy.sparse.linalg import LinearOperator, svds  # type: ignore[import-untyped]
-
     d, e = moments.shape
-    source = checked_generator(generator)
-    drawn = torch.randn(min(d, e), dtype=torch.float64, generator=source, device=source.device)
-    start = drawn.cpu().numpy()
+    start = drawn(torch.randn, generator, min(d, e))
     seen = moments.times(start) if e <= d else moments.transposed_times(start)
     if not seen.any():  # Ω is 0, from which the iteration cannot start
         return np.zeros((d, 0)), np.zeros(0), np.zeros((e, 0))
-    operator = LinearOperator(
+    operator = linalg.LinearOperator(
         (d, e), matvec=moments.times, rmatvec=moments.transposed_times, dtype=np.float64
     )
-    left, values, right = svds(operator, rank, v0=start)
+    left, values, right = linalg.svds(operator, rank, v0=start)
     order = np.argsort(-values)
     return left[:, order], values[order], right[order].T
 
@@ -172,9 +168,7 @@ def _randomised(
 ) -> tuple[Vector, Vector, Vector]:
     d, e = moments.shape
     width = min(rank + _OVERSAMPLING, d, e)
-    source = checked_generator(generator)
-    noise = torch.randn(e, width, dtype=torch.float64, generator=source, device=source.device)
-    basis, _ = np.linalg.qr(moments.times(noise.cpu().numpy()))
+    basis, _ = np.linalg.qr(moments.times(drawn(torch.randn, generator, e, width)))
     for _ in range(_POWER_STEPS):
         other, _ = np.linalg.qr(moments.transposed_times(basis))
         basis, _ = np.linalg.qr(moments.times(other))
