@@ -127,7 +127,6 @@ class ChainLattice:
 
     @property
     def num_derived(self) -> int:
-        """Number of items that are no axioms."""
         return self.arrays.num_items - self.arrays.num_axioms
 
     def equals(self, other: ChainLattice) -> bool:

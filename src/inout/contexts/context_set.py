@@ -91,7 +91,6 @@ class ContextSet(Collection[Context]):
 
     @property
     def length(self) -> int:
-        """The length of the sequences."""
         return len(self.contexts[0])
 
     @cached_property

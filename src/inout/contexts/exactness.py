@@ -24,17 +24,13 @@ class Exactness:
     most log Z of that model.
     """
 
+    # Of each example: that no label follows a coarse context [b]; 0 where nothing is possible.
     probability: Vector
-    """Of each example: that no label follows a coarse context [b]; 0 where nothing is possible."""
-
-    log_partition: Vector
-    """log of the sum over the paths without coarse contexts: [b]."""
-
+    log_partition: Vector  # log of the sum over the paths without coarse contexts: [b]
+    # Of each column: the probability of its coarse contexts, if something follows them: [c].
     coarse_mass: Vector
-    """Of each column: the probability of its coarse contexts, if something follows them: [c]."""
-
+    # Of each example: the expected number of labels that follow a coarse context: [b].
     expected_coarse: Vector
-    """Of each example: the expected number of labels that follow a coarse context: [b]."""
 
 
 def exactness(lattice: Lattice, memory: int | None) -> Exactness:

@@ -114,12 +114,10 @@ class ContextHiddenMarkovModel:
 
     @property
     def emission(self) -> Float[Tensor, "s v"]:
-        """The log-probability of each symbol under each label."""
         return self._emission
 
     @property
     def num_symbols(self) -> int:
-        """How many symbols there are, v."""
         return int(self._emission.shape[1])
 
     @property
@@ -208,7 +206,6 @@ class ContextHiddenMarkovModel:
         return found
 
     def lengths(self, corpus: Iterable[Any]) -> Int[np.ndarray, " b"]:
-        """The number of symbols of each sequence."""
         return np.array([len(sequence) for sequence in corpus], np.int64)
 
     def fingerprint(self) -> str:
@@ -276,7 +273,6 @@ class ContextHiddenMarkovModel:
         return _Summary(lattice.log_partition.copy(), counts, _context_length(lattice))
 
     def _checked_corpus(self, corpus: Iterable[Any]) -> list[NDArray[np.int64]]:
-        """Each sequence as an array of symbol numbers."""
         return checked_sequences("corpus", corpus, "symbol", self.num_symbols)
 
 

@@ -39,12 +39,8 @@ class HistoryFeature:
     ['0', '1', '2']
     """
 
-    name: str
-    """What it is called, beside the key and the label, among the model's features."""
-
-    length: int
-    """How many labels the function sees."""
-
+    name: str  # what it is called, beside the key and the label, among the model's features
+    length: int  # how many labels the function sees
     function: Callable[[tuple[str, ...]], str | None]
 
     def __post_init__(self) -> None:

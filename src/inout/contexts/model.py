@@ -41,27 +41,18 @@ _TOGETHER = 4096  # positions whose lattices are in memory at a time
 class Settings:
     """The kind of a context model."""
 
+    # Features are n-grams of up to this many labels; contexts remember all but one of them.
     order: int = 4
-    """Features are n-grams of up to this many labels; contexts remember all but one of them."""
-
-    size: int = 10
-    """The number of contexts kept per position, besides ⋆…⋆."""
-
-    memory: int | None = 3
-    """How many labels a context can remember; None: all, as in the paper."""
-
+    size: int = 10  # the number of contexts kept per position, besides ⋆…⋆
+    memory: int | None = 3  # how many labels a context can remember; None: all, as in the paper
+    # Whether only whole histories are kept, as in beam search; pruned ones go into ⋆…⋆, at the cost
+    # of the escape weight.
     beam: bool = False
-    """Whether only whole histories are kept, as in beam search; pruned ones go into ⋆…⋆, at the
-    cost of the escape weight."""
-
+    # Whether n-grams of all lengths up to `order` are features, or those of that length only.
     shorter: bool = True
-    """Whether n-grams of all lengths up to `order` are features, or those of that length only."""
-
-    end: bool = False
-    """Whether the end of a sequence is a label that n-grams see."""
-
+    end: bool = False  # whether the end of a sequence is a label that n-grams see
+    # The names and lengths of features by functions: see `HistoryFeature`.
     history_features: tuple[tuple[str, int], ...] = ()
-    """The names and lengths of features by functions: see `HistoryFeature`."""
 
     def __post_init__(self) -> None:
         at_least("order", self.order, 1)
@@ -106,22 +97,14 @@ class ContextModel:
     """
 
     labels: tuple[str, ...]
-    features: tuple[str, ...]
-    """The names of the features of the input."""
-
-    emission: NDArray[np.float64]
-    """Their weights with each label: [d s]."""
-
-    histories: Histories
-    """The weights of n-grams and of history features."""
-
+    features: tuple[str, ...]  # the names of the features of the input
+    emission: NDArray[np.float64]  # their weights with each label: [d s]
+    histories: Histories  # the weights of n-grams and of history features
     escape: float = 0.0
     settings: Settings = field(default_factory=Settings)
-    training: dict[str, Any] = field(default_factory=dict)
-    """Training options, for information only."""
-
+    training: dict[str, Any] = field(default_factory=dict)  # training options, for information only
+    # Functions of what contexts remember, those that `settings` name.
     history_features: tuple[HistoryFeature, ...] = ()
-    """Functions of what contexts remember, those that `settings` name."""
 
     def __post_init__(self) -> None:
         wanted = (len(self.features), len(self.labels))
@@ -197,7 +180,6 @@ class ContextModel:
         )
 
     def columns(self, lengths: NDArray[np.int64]) -> Columns:
-        """The columns of sequences of these lengths."""
         return Columns.chains(lengths, len(self.labels), end=self.settings.end)
 
     def targets(self, tags: Sequence[Sequence[str]]) -> Targets:
@@ -356,7 +338,6 @@ class ContextModel:
         )  # fmt: skip
 
     def describe(self) -> str:
-        """The model in a few words."""
         kind = "beam" if self.settings.beam else "contexts"
         return (
             f"{len(self.labels)} labels, {len(self.features):,} features, "

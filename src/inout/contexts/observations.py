@@ -32,7 +32,6 @@ class Observations:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """The number of positions of each sequence: [b]."""
         return np.diff(self.starts)
 
     @staticmethod
@@ -91,7 +90,6 @@ class Observations:
         return found
 
     def part(self, first: int, last: int) -> Observations:
-        """Sequences first to last."""
         lo, hi = self.starts[first], self.starts[last]
         begin, end = self.offsets[lo], self.offsets[hi]
         return Observations(

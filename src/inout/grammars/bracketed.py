@@ -35,16 +35,13 @@ class BracketedGrammar:
 
     @property
     def log_weights(self) -> Float[Tensor, " r"]:
-        """The log-weights of the rules."""
         return self.grammar.log_weights
 
     @property
     def distributions(self) -> Int[np.ndarray, " r"]:
-        """The number of the left side of each rule."""
         return self.grammar.distributions
 
     def with_log_weights(self, log_weights: Float[Tensor, " r"]) -> BracketedGrammar:
-        """The same rules with other log-weights."""
         return BracketedGrammar(self.grammar.with_log_weights(log_weights))
 
     def likelihood(self, corpus: Sequence[Bracketed]) -> Likelihood:
@@ -53,9 +50,7 @@ class BracketedGrammar:
         return self.grammar.likelihood(words, [list(brackets) for _, brackets in corpus])
 
     def lengths(self, corpus: Sequence[Bracketed]) -> NDArray[np.int64]:
-        """The number of words of each sentence."""
         return np.array([length(words) for words, _ in corpus], dtype=np.int64)
 
     def fingerprint(self) -> str:
-        """A text that identifies this model."""
         return f"bracketed {self.grammar.to_text('json')}"

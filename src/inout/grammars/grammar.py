@@ -204,7 +204,6 @@ class Grammar:
 
     @property
     def start(self) -> str:
-        """The start symbol."""
         return self._table.start
 
     @property

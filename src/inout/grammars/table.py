@@ -54,7 +54,6 @@ class Rule:
 
     @property
     def arity(self) -> int:
-        """The number of symbols on the right side."""
         return len(self.rhs)
 
     @property
@@ -119,7 +118,6 @@ class RuleTable(Sequence[Rule]):
 
     @cached_property
     def rule_numbers(self) -> dict[Rule, int]:
-        """The number of each rule."""
         return {rule: number for number, rule in enumerate(self)}
 
     def select(self, numbers: NDArray[np.int64]) -> RuleTable:
@@ -225,7 +223,6 @@ class TableBuilder:
         return len(self._rules)
 
     def table(self, start: str) -> RuleTable:
-        """The table of the rules so far."""
         start_number = self.nonterminal(start)
         flat = np.array([n for rule in self._rules for n in rule], dtype=np.int32)
         lengths = np.array([len(rule) for rule in self._rules], dtype=np.int64)

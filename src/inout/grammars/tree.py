@@ -30,11 +30,9 @@ class PlainTree(list[Any]):
         self._label = label
 
     def label(self) -> str:
-        """The label of the root."""
         return self._label
 
     def set_label(self, label: str) -> None:
-        """Give the root another label."""
         self._label = label
 
     def __eq__(self, other: object) -> bool:

@@ -94,12 +94,9 @@ class Vocabulary:
     ['parrot', 'squawked']
     """
 
-    words: frozenset[str]
-    """Known words: in a corpus, those seen more often than the threshold."""
-
+    words: frozenset[str]  # known words: in a corpus, those seen more often than the threshold
+    # How often each class was seen among the rare words of the corpus; 0 where unknown.
     classes: Mapping[str, int] = field(default_factory=dict)
-    """How often each class was seen among the rare words of the corpus; 0 where unknown."""
-
     options: SignatureOptions = SignatureOptions()
 
     @classmethod
@@ -183,7 +180,6 @@ class Vocabulary:
         ]
 
     def unknown(self, words: Sequence[str]) -> list[str]:
-        """The unknown words of the sentence, in order."""
         return [word for word in words if not self._stays(word)]
 
     def _stays(self, word: str) -> bool:

@@ -34,12 +34,10 @@ class LatentGrammar:
     """A latent model, the probabilities of its skeletal rules, and the words that it knows."""
 
     model: LPCFG
+    # The same rules with one latent value each, for the coarse pass and as a last resort.
     skeletal: LPCFG
-    """The same rules with one latent value each, for the coarse pass and as a last resort."""
-
     vocabulary: Vocabulary
-    training: dict[str, Any] = field(default_factory=dict)
-    """Training options, for information only."""
+    training: dict[str, Any] = field(default_factory=dict)  # training options, for information only
 
     def __post_init__(self) -> None:
         if (self.skeletal.sizes != 1).any():

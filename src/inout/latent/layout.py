@@ -63,7 +63,6 @@ class Layout:
 
     @property
     def size(self) -> int:
-        """The number of parameters."""
         return int(self.block_offsets[-1])
 
     def root(self, parameters: Vector, a: int) -> Vector:

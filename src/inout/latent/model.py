@@ -51,17 +51,14 @@ class LPCFG:
 
     @property
     def skeleton(self) -> Skeleton:
-        """The rules without their latent values."""
         return self.layout.skeleton
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """The number of latent values of each nonterminal: [a]."""
         return self.layout.sizes
 
     @cached_property
     def is_nonnegative(self) -> bool:
-        """Whether no parameter is negative."""
         return bool((self.parameters >= 0).all())
 
     def tree_log_probs(
@@ -131,7 +128,6 @@ class LPCFG:
         return TreeLikelihood(self.layout, self._own(corpus))
 
     def lengths(self, corpus: Trees) -> NDArray[np.int64]:
-        """The number of words of each tree."""
         # A binary tree of w words has 2w - 1 nodes.
         return (np.diff(self._own(corpus).offsets) + 1) // 2
 
@@ -157,7 +153,6 @@ class LPCFG:
         return trees
 
     def describe(self) -> str:
-        """The numbers of rules, symbols and values, in words."""
         values = int(self.sizes.max(initial=1))
         return f"{self.skeleton.describe()}, {values} latent value{'' if values == 1 else 's'}"
 

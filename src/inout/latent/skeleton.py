@@ -57,27 +57,22 @@ class Skeleton:
 
     @cached_property
     def nonterminal_numbers(self) -> dict[str, int]:
-        """The number of each nonterminal."""
         return {name: a for a, name in enumerate(self.nonterminals)}
 
     @cached_property
     def word_numbers(self) -> dict[str, int]:
-        """The number of each word."""
         return {word: x for x, word in enumerate(self.words)}
 
     @cached_property
     def binary_numbers(self) -> dict[tuple[int, ...], int]:
-        """The number of each binary rule (a, b, c)."""
         return {rule: r for r, rule in enumerate(map(tuple, self.binary.tolist()))}
 
     @cached_property
     def lexical_numbers(self) -> dict[tuple[int, ...], int]:
-        """The number of each lexical rule (a, x)."""
         return {rule: e for e, rule in enumerate(map(tuple, self.lexical.tolist()))}
 
     @cached_property
     def rules_of_word(self) -> list[NDArray[np.int64]]:
-        """The numbers of the lexical rules of each word."""
         order = np.argsort(self.lexical[:, 1], kind="stable")
         counts = np.bincount(self.lexical[:, 1], minlength=len(self.words))
         return np.split(order, np.cumsum(counts)[:-1]) if len(self.words) else []
@@ -92,7 +87,6 @@ class Skeleton:
         )
 
     def describe(self) -> str:
-        """The numbers of rules and symbols, in words."""
         return (
             f"{len(self.binary)} binary rules, {len(self.lexical)} lexical rules, "
             f"{len(self.nonterminals)} nonterminals, {len(self.words)} words"

@@ -33,14 +33,11 @@ class AlignmentStats:
     """What training has done so far; sums over examples."""
 
     seen: int = 0
-    lost: int = 0
-    """Examples whose target was not in the lattice, and which were skipped."""
-
+    lost: int = 0  # examples whose target was not in the lattice, and which were skipped
+    # Mean number of edges that contexts remember, weighted by their mass, of each example.
     context_length: float = 0.0
-    """Mean number of edges that contexts remember, weighted by their mass, of each example."""
-
+    # log p(target | input) of examples that were not lost, before the update of each.
     log_likelihood: float = 0.0
-    """log p(target | input) of examples that were not lost, before the update of each."""
 
 
 @dataclass(frozen=True, kw_only=True)

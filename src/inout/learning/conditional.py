@@ -40,7 +40,6 @@ class ConditionalResult:
 
     @property
     def iterations(self) -> int:
-        """The number of steps."""
         return len(self.objectives) - 1
 
 
@@ -306,7 +305,6 @@ class _Search:
         self.best = self.problem.evaluate(state["best"])
 
     def result(self) -> ConditionalResult:
-        """What `fit_conditional` returns."""
         best, problem = self.best, self.problem
         assert best is not None
         nothing = torch.zeros_like(problem.template)

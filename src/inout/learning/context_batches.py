@@ -62,12 +62,10 @@ class BatchContexts:
         return weights[:size], emission, self.escape if self.escape is not None else weights[-1]
 
     def joined(self, model: ContextModel) -> Vector:
-        """The weights of a model as one vector."""
         last = [] if self.escape is not None else [model.escape]
         return np.concatenate([self.histories.weights, model.emission.ravel(), last])
 
     def lattices(self, weights: Vector) -> list[Lattice]:
-        """The lattices under these weights."""
         own, emission, escape = self.split(weights)
         found = []
         for seen, lattice in self.parts:

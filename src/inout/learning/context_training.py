@@ -120,7 +120,6 @@ class Training:
         return lattice, slopes, positions
 
     def target(self, b: int) -> Targets:
-        """The labels of one example."""
         return self.targets.part(b, b + 1)
 
     def note(self, likelihood: float, length: float) -> None:

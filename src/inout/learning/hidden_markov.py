@@ -169,7 +169,6 @@ class HiddenMarkovModel:
         return [row[:length].clone() for row, length in zip(symbols, wanted, strict=True)]
 
     def lengths(self, corpus: Iterable[Any]) -> Int[np.ndarray, " b"]:
-        """The number of symbols of each sequence."""
         return np.array([len(sequence) for sequence in corpus], np.int64)
 
     def fingerprint(self) -> str:

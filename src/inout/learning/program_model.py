@@ -96,7 +96,6 @@ class ProgramModel:
 
     @property
     def distributions(self) -> Int[np.ndarray, " p"]:
-        """The number of the distribution of each parameter."""
         return self._rows[self._rows >= 0]
 
     @property

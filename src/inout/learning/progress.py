@@ -48,11 +48,9 @@ class Clock:
         self._finished_runs: list[int] = []  # their numbers of iterations
 
     def tick(self) -> None:
-        """Note that an iteration is done."""
         self._done += 1
 
     def run_ended(self, iterations: int) -> None:
-        """Note that a run is done."""
         self._finished_runs.append(iterations)
 
     def iterations_left(self, objectives: Sequence[float]) -> int:

@@ -114,7 +114,6 @@ def _add_numbers(x: Tensor, y: Tensor, rows: _Rows) -> Tensor:
 
 
 def _add_matrices(x: Tensor, y: Tensor, rows: _Rows) -> Tensor:
-    """Sums of products of matrices."""
     dtype = torch.promote_types(x.dtype, y.dtype)
     x, y = x.to(dtype), y.to(dtype)
     batch = np.broadcast_shapes(x.shape[1:-2], y.shape[1:-2])

@@ -32,9 +32,8 @@ class Generating:
     """
 
     evaluate: Evaluation
+    # The log of the sum, in Taylor mode.
     taylor: Callable[[tuple[int, ...], Sequence[Function]], Tensor]
-    """The log of the sum, in Taylor mode."""
-
     functions: tuple[Function, ...]
     depth: int
     about_zero: bool = False

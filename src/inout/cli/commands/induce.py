@@ -136,7 +136,6 @@ def _induce_grammar(
     markovisation: dict[str, Any],
     options: dict[str, Any],
 ) -> None:
-    """Read a grammar off the treebanks and write it."""
     with status() as line:
         from inout.cli.grammars.output import output_format, put_grammar, read_treebanks
         from inout.grammars.grammar import Grammar
@@ -158,7 +157,6 @@ def _induce_latent(
     unknown_threshold: int,
     training: dict[str, Any],
 ) -> None:
-    """Train a model of the treebanks and write it."""
     from time import monotonic
 
     began = monotonic()

@@ -65,11 +65,10 @@ class Answer:
     all_trees: Sequence[Found] = ()
     unknown: Sequence[str] = ()
     reason: str | None = None
+    # Of the sentence's probability, whose absolute value has the logarithm `log_partition`.
     sign: int = 1
-    """Of the sentence's probability, whose absolute value has the logarithm `log_partition`."""
-
+    # For latent models: how the tree was found, see `LatentParse.source`.
     found_by: str | None = None
-    """For latent models: how the tree was found, see `LatentParse.source`."""
 
 
 def refusal(

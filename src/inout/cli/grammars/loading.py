@@ -37,7 +37,6 @@ class Line:
 
     @property
     def place(self) -> str:
-        """The line's place, for messages."""
         return f"{self.source}:{self.number}"
 
     def error(self, column: int, message: str) -> FileError:

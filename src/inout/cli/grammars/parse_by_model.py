@@ -59,7 +59,6 @@ def answer(parser: LatentParser, request: Request, line: Line, seed: int) -> Ans
 
 
 def _reason(grammar: LatentGrammar, words: Sequence[str]) -> str:
-    """Why there is no tree."""
     if not words:
         return "the sentence has no words"
     known = zip(words, grammar.vocabulary.replace(words), strict=True)

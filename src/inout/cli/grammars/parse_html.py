@@ -80,7 +80,6 @@ def _chart(answer: Answer) -> list[tuple[str, str]]:
 
 
 def _picture(name: str, found: Found) -> tuple[str, str]:
-    """A drawing and its caption."""
     caption = f"{name} · {without_probability(found)}"
     if found.log_prob > -math.inf:
         numbers = f"probability {probability(found)} · log-weight {formats.log(found.log_weight)}"

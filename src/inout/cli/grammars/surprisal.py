@@ -51,7 +51,6 @@ class Totals:
     bits: float = 0.0
 
     def add(self, answer: Answer) -> None:
-        """Add a sentence."""
         self.sentences += 1
         if answer.reason is None and math.isfinite(answer.total):
             self.words += len(answer.words)

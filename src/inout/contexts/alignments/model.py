@@ -39,18 +39,11 @@ _KEY, _WHAT = "inout-alignment", "alignment model"
 class AlignmentSettings:
     """How many contexts there are and what they remember, and which alignments there are."""
 
-    size: int = 20
-    """Contexts of each column: of each number of letters of each symbol of the input."""
-
-    memory: int | None = None
-    """Most edges that a context remembers."""
-
-    beam: bool = False
-    """Beam search: only whole strings are remembered, and the others are dropped."""
-
+    size: int = 20  # contexts of each column: of each number of letters of each symbol of the input
+    memory: int | None = None  # most edges that a context remembers
+    beam: bool = False  # beam search: only whole strings are remembered, and the others are dropped
+    # Added to the score of what follows a context that remembers nothing; a beam's is -inf.
     escape: float = 0.0
-    """Added to the score of what follows a context that remembers nothing; a beam's is -inf."""
-
     most_letters: int = MOST_LETTERS
     many_to_many: bool = False
 
@@ -80,14 +73,11 @@ class AlignedOutput:
     """An output with its best alignment; both None if the beam lost every alignment."""
 
     output: tuple[str, ...]
-    log_probability: float
-    """Of the output, all its alignments together."""
-
+    log_probability: float  # of the output, all its alignments together
     alignment: Alignment | None
 
     @property
     def probability(self) -> float:
-        """Of the output, all its alignments together."""
         return math.exp(self.log_probability)
 
 
@@ -135,19 +125,15 @@ class AlignmentModel:
         return {letter: number for number, letter in enumerate(self.letters)}
 
     def numbered_inputs(self, inputs: Sequence[Sequence[str]]) -> list[list[int]]:
-        """The numbers of the symbols of inputs."""
         return [_numbers("inputs", self._symbol_numbers, symbols) for symbols in inputs]
 
     def numbered_outputs(self, outputs: Sequence[Sequence[str]]) -> list[list[int]]:
-        """The numbers of the letters of outputs."""
         return [_numbers("outputs", self._letter_numbers, letters) for letters in outputs]
 
     def columns(self, inputs: Sequence[Sequence[int]]) -> Columns:
-        """The columns of inputs, given as numbers."""
         return alignment_columns(inputs, len(self.letters), **self.settings.columns)
 
     def targets(self, outputs: Sequence[Sequence[str]]) -> Targets:
-        """Outputs as targets."""
         return letter_targets(self.numbered_outputs(outputs), len(self.letters))
 
     def lattice(

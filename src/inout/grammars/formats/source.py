@@ -38,7 +38,6 @@ class Source:
         return self.text.count("\n", 0, offset) + 1
 
     def error(self, offset: int, message: str, remedy: Remedy | None = None) -> GrammarError:
-        """The error about the character at `offset`."""
         start = self.text.rfind("\n", 0, offset) + 1
         end = self.text.find("\n", offset)
         code = self.text[start : end if end >= 0 else None]

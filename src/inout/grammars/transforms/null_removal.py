@@ -241,7 +241,6 @@ class NullRemoval(RuleTransform):
         return np.concatenate(parts)
 
     def log_empty(self, old: Float[Tensor, " r"]) -> Float[Tensor, ""]:
-        """The log-weight of the empty sentence."""
         return self.nulls.log_sums(old)[0]
 
     def log_weights(

@@ -26,14 +26,10 @@ R = TypeVar("R", str, tuple[str, ...])  # a word, or the labels on a right side
 class TreebankCounts:
     """How often each production, each word under its tag and each root label occurs."""
 
+    # (left side, right side) of nodes with nodes below them.
     rules: Counter[tuple[str, tuple[str, ...]]]
-    """(left side, right side) of nodes with nodes below them."""
-
-    lexicon: Counter[tuple[str, str]]
-    """(tag, word or class of words)."""
-
-    roots: Counter[str]
-    """Labels of roots; their sum is the number of trees."""
+    lexicon: Counter[tuple[str, str]]  # (tag, word or class of words)
+    roots: Counter[str]  # labels of roots; their sum is the number of trees
 
 
 def count_productions(

@@ -28,25 +28,17 @@ T = TypeVar("T")
 class SentenceScore:
     """What was counted in one sentence."""
 
-    length: int
-    """Words of the gold tree, punctuation included."""
-    words: int
-    """Words without punctuation: those whose tags are compared."""
-    gold: int
-    """Brackets of the gold tree."""
-    found: int = 0
-    """Brackets of the parse."""
-    matched: int = 0
-    """Brackets in both, with their labels."""
-    matched_unlabelled: int = 0
-    """Brackets in both, whatever their labels."""
-    crossing: int = 0
-    """Brackets of the parse that cross a gold bracket."""
+    length: int  # words of the gold tree, punctuation included
+    words: int  # words without punctuation: those whose tags are compared
+    gold: int  # brackets of the gold tree
+    found: int = 0  # brackets of the parse
+    matched: int = 0  # brackets in both, with their labels
+    matched_unlabelled: int = 0  # brackets in both, whatever their labels
+    crossing: int = 0  # brackets of the parse that cross a gold bracket
     correct_tags: int = 0
+    # `failed`: there is no parse; `error`: the parse has other words.
     status: Literal["parsed", "failed", "error"] = "parsed"
-    """`failed`: there is no parse; `error`: the parse has other words."""
-    message: str = ""
-    """What was wrong, for an error."""
+    message: str = ""  # what was wrong, for an error
 
     @property
     def exact(self) -> bool:
@@ -73,7 +65,6 @@ class Scores:
 
     @property
     def num_failed(self) -> int:
-        """The number of sentences without a parse."""
         return sum(sentence.status == "failed" for sentence in self.sentences)
 
     @property
@@ -98,17 +89,14 @@ class Scores:
 
     @property
     def unlabelled_precision(self) -> float:
-        """Precision without labels."""
         return _ratio(self._sum("matched_unlabelled"), self._sum("found"))
 
     @property
     def unlabelled_recall(self) -> float:
-        """Recall without labels."""
         return _ratio(self._sum("matched_unlabelled"), self._sum("gold"))
 
     @property
     def unlabelled_f1(self) -> float:
-        """F1 without labels."""
         total = self._sum("found") + self._sum("gold")
         return _ratio(2 * self._sum("matched_unlabelled"), total)
 
@@ -126,12 +114,10 @@ class Scores:
 
     @property
     def no_crossing(self) -> float:
-        """The share of the parsed sentences without crossing brackets."""
         return self._at_most(0)
 
     @property
     def two_or_less_crossing(self) -> float:
-        """The share of the parsed sentences with at most two crossing brackets."""
         return self._at_most(2)
 
     @property
@@ -242,30 +228,20 @@ class Parseval:
     `Parseval(roots=(), punctuation=(), equal={})` compares everything literally.
     """
 
-    roots: Collection[str] = ROOTS
-    """Labels whose brackets do not count."""
-
+    roots: Collection[str] = ROOTS  # labels whose brackets do not count
+    # Tags of words that are no words: they count nowhere, not even in the sentence length.
     empty: Collection[str] = EMPTY
-    """Tags of words that are no words: they count nowhere, not even in the sentence length."""
-
+    # Tags whose words are deleted; they still count in the sentence length.
     punctuation: Collection[str] = PUNCTUATION
-    """Tags whose words are deleted; they still count in the sentence length."""
-
+    # Labels that are taken for others, as brackets and as tags.
     equal: Mapping[str, str] = field(default_factory=lambda: {"PRT": "ADVP"})
-    """Labels that are taken for others, as brackets and as tags."""
-
-    functions: bool = False
-    """Whether NP-SBJ and NP are different labels."""
-
+    functions: bool = False  # whether NP-SBJ and NP are different labels
+    # Whose tags say what is punctuation: the gold tree's for both, or each tree's own. evalb does
+    # the latter, and loses every sentence in which the parser took a word for punctuation or the
+    # other way round.
     punctuation_by: Literal["gold", "each"] = "gold"
-    """Whose tags say what is punctuation: the gold tree's for both, or each tree's own.
-
-    evalb does the latter, and loses every sentence in which the parser took a word for
-    punctuation or the other way round.
-    """
-
+    # Whether the gold brackets of a sentence without parse are missing ones; evalb skips it.
     count_failures: bool = True
-    """Whether the gold brackets of a sentence without parse are missing ones; evalb skips it."""
 
 
 @dataclass(frozen=True)

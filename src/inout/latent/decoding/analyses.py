@@ -28,12 +28,8 @@ Places = dict[tuple[str, int, int], float]
 class LatentAnalyses:
     """All trees of a sentence that are in its chart, summed over their latent values."""
 
-    words: tuple[str, ...]
-    """The words as they were given."""
-
-    known: Sequence[str]
-    """The words with classes for those that the grammar does not have."""
-
+    words: tuple[str, ...]  # the words as they were given
+    known: Sequence[str]  # the words with classes for those that the grammar does not have
     model: LPCFG
     chart: Chart
     table: ConstituentTable
@@ -41,7 +37,6 @@ class LatentAnalyses:
 
     @lazy_property
     def passes(self) -> BlockPasses:
-        """The inside and outside passes."""
         return BlockPasses(block_rules(self.model.layout), self.chart.graph, self.model.parameters)
 
     @property

@@ -38,19 +38,13 @@ MOST_WORDS_UNPRUNED = 60  # a longer sentence may take a minute, the cube of its
 class LatentParse:
     """The tree found for a sentence, and how it was found."""
 
-    words: tuple[str, ...]
-    """The words as they were given."""
-
-    skeletal_tree: Tree | None
-    """The tree with the labels of the model."""
-
+    words: tuple[str, ...]  # the words as they were given
+    skeletal_tree: Tree | None  # the tree with the labels of the model
+    # How the tree was found: by the model (latent), by the model although p(x) < 0 (negative), with
+    # less pruning (wider) or none (unpruned), the skeletal rules (skeletal), these with unary
+    # chains taken apart (steps), nothing (none).
     source: Source
-    """How the tree was found: by the model (latent), by the model although p(x) < 0 (negative),
-    with less pruning (wider) or none (unpruned), the skeletal rules (skeletal), these with unary
-    chains taken apart (steps), nothing (none)."""
-
-    unknown: tuple[str, ...] = ()
-    """The words that the grammar does not know, classes aside."""
+    unknown: tuple[str, ...] = ()  # the words that the grammar does not know, classes aside
 
     @property
     def tree(self) -> Tree | None:
@@ -170,7 +164,6 @@ class LatentParser:
     def parse_all(
         self, sentences: Iterable[Sequence[str]], method: Method = "max_rule"
     ) -> list[LatentParse]:
-        """`parse` of many sentences, on all cores."""
         return list(self.parse_each(sentences, method))
 
     def __repr__(self) -> str:

@@ -36,7 +36,6 @@ class SpectralEstimate:
 
     @property
     def sizes(self) -> Numbers:
-        """The number of latent values of each nonterminal: [a]."""
         return self.model.sizes
 
 

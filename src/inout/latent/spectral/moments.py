@@ -136,7 +136,6 @@ class _Means:
         return _Means(labels.astype(np.int64), counts, means)
 
     def mean(self, group: int, sizes: Numbers) -> Vector:
-        """The mean of a group, without padding."""
         return self.means[group, : sizes[self.labels[group]]]
 
 

@@ -78,7 +78,6 @@ class CrossMoments:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """d and e."""
         return self.phi.shape[1], self.psi.shape[1]
 
     def times(self, right: Vector) -> Vector:
