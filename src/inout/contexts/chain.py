@@ -71,14 +71,11 @@ class ContextChain(LabelSequence):
         shape = log_potentials.shape
         wanted = "must be [*b n c s] with at least one context and one label"
         expect(len(shape) >= 3 and 0 not in shape[-2:], NAME, wanted, list(shape))
-        if not arguments.is_integer(successors) or not arguments.broadcasts(
-            successors.shape, shape
-        ):
-            raise ArgumentError(
-                "successors",
-                f"must be {list(shape)}, as log_potentials are, and integers. "
-                f"Got {successors.dtype} {list(successors.shape)}",
-            )
+        fits = arguments.is_integer(successors) and arguments.broadcasts(successors.shape, shape)
+        if not fits:
+            wanted = f"must be {list(shape)}, as log_potentials are, and integers"
+            given = f"{successors.dtype} {list(successors.shape)}"
+            raise ArgumentError("successors", f"{wanted}. Got {given}")
         arguments.refuse_non_floats(NAME, log_potentials)
         self.tier = choose_tier(log_potentials.device, tier)
         self.lengths = arguments.checked_lengths(
@@ -261,8 +258,7 @@ class ContextChain(LabelSequence):
         return {NAME: flat.to(dtype).reshape(*places.shape, c, s)}
 
     def _numpy_weights(self) -> NDArray[np.float64]:
-        weights: NDArray[np.float64] = self._item_weights(self.potentials).detach().cpu().numpy()
-        return weights
+        return np.asarray(self._item_weights(self.potentials).detach().cpu().numpy())
 
     @property
     def mode(self) -> Int[Tensor, "*b n"]:

@@ -30,7 +30,7 @@ from inout.kernels.lattice.arrays import Columns, Streams, Targets
 from inout.kernels.lattice.cpu import observations as observed
 from inout.kernels.lattice.histories import Histories
 from inout.kernels.lattice.op import Lattice
-from inout.kernels.lattice.selection import By, select
+from inout.kernels.lattice.selection import select
 
 VERSION = 1
 _KEY, _WHAT = "inout-contexts", "context model"
@@ -156,28 +156,24 @@ class ContextModel:
         return scores
 
     def select(
-        self,
-        seen: Observations,
-        size: int | NDArray[Any] | None = None,
-        *,
-        by: By = "model",
-        targets: Targets | None = None,
-        grow: bool = False,
+        self, seen: Observations, size: int | NDArray[Any] | None = None, **options: Any
     ) -> Lattice:
-        """The contexts that are selected for sequences, and the lattice that they form."""
+        """The contexts that are selected for sequences; `options` are those of the kernel."""
+        return self.lattice(self.columns(seen.lengths), self.emissions(seen), size, **options)
+
+    def lattice(
+        self,
+        columns: Columns,
+        emissions: NDArray[np.float64],
+        size: int | NDArray[Any] | None = None,
+        **options: Any,
+    ) -> Lattice:
+        """The lattice of the contexts that are selected under scores of labels [p actions]."""
         settings = self.settings
         return select(
-            self.columns(seen.lengths),
-            self.histories,
-            self.emissions(seen),
-            settings.size if size is None else size,
-            memory=settings.memory,
-            escape=self.escape,
-            anchored=settings.beam,
-            by=by,
-            targets=targets,
-            grow=grow,
-        )
+            columns, self.histories, emissions, settings.size if size is None else size,
+            memory=settings.memory, escape=self.escape, anchored=settings.beam, **options,
+        )  # fmt: skip
 
     def columns(self, lengths: NDArray[np.int64]) -> Columns:
         return Columns.chains(lengths, len(self.labels), end=self.settings.end)
@@ -244,10 +240,9 @@ class ContextModel:
     def chain(self, sequences: Sequences, emissions: Tensor | None = None) -> ContextChain:
         """The distribution over the labels of sequences [b], the selected contexts being fixed.
 
-        For all other queries, with derivatives: samples, k
-        best, entropy, moments, … `emissions` [p s] are scores of the labels of all positions, one
-        sequence after the other, in place of those of the model: the output of a network, say,
-        which log Z is then differentiable in.
+        For all other queries, with derivatives: samples, k best, entropy, moments, … `emissions`
+        [p s] are scores of the labels of all positions, one sequence after the other, in place of
+        those of the model: the output of a network, say, which log Z is then differentiable in.
         """
         seen = self.observe(sequences)
         if emissions is None:
@@ -255,12 +250,8 @@ class ContextModel:
         wanted = (int(seen.starts[-1]), len(self.labels))
         if tuple(emissions.shape) != wanted:
             raise ArgumentError("emissions", f"must be {list(wanted)}. Got {list(emissions.shape)}")
-        settings = self.settings
         columns = self.columns(seen.lengths)
-        lattice = select(
-            columns, self.histories, emissions.detach().cpu().double().numpy(), settings.size,
-            memory=settings.memory, escape=self.escape, anchored=settings.beam,
-        )  # fmt: skip
+        lattice = self.lattice(columns, emissions.detach().cpu().double().numpy())
         fixed = lattice.reweighted(self.histories, self.histories.weights, None, self.escape)
         rows = np.repeat(columns.emission_rows, np.diff(lattice.edge_offsets))
         actions = lattice.actions(np.arange(len(lattice.scores)))

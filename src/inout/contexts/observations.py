@@ -47,9 +47,7 @@ class Observations:
         values: list[float] = []
         for b, sequence in enumerate(sequences):
             if len(sequence) == 0:
-                raise ArgumentError(
-                    "sequences", f": every sequence must have a position. Got none in number {b}"
-                )
+                raise _bad("every sequence must have a position", f"none in number {b}")
             rows = _array_rows(sequence) if isinstance(sequence, np.ndarray) else sequence
             for position in rows:
                 for name, value in _pairs(position, b):
@@ -80,13 +78,10 @@ class Observations:
             numbers,
         )
         if not np.isfinite(found.values).all():
-            place = int(
-                np.searchsorted(found.offsets, np.argmin(np.isfinite(found.values)), "right")
-            )
+            first = np.argmin(np.isfinite(found.values))
+            place = int(np.searchsorted(found.offsets, first, "right"))
             number = int(np.searchsorted(found.starts, place - 1, "right")) - 1
-            raise ArgumentError(
-                "sequences", f": values of features must be finite. Got others in number {number}"
-            )
+            raise _bad("values of features must be finite", f"others in number {number}")
         return found
 
     def part(self, first: int, last: int) -> Observations:
@@ -102,26 +97,23 @@ class Observations:
 
 def _array_rows(array: NDArray[Any]) -> list[dict[str, float]]:
     if array.ndim != 2 or array.dtype.kind not in "biuf":
-        raise ArgumentError(
-            "sequences", f": an array must be numbers [n, d]. Got {array.dtype} {array.shape}"
-        )
+        raise _bad("an array must be numbers [n, d]", f"{array.dtype} {array.shape}")
     return [{str(k): float(row[k]) for k in np.flatnonzero(row)} for row in array]
 
 
 def _pairs(position: Position, sequence: int) -> Any:
     if isinstance(position, str) or not isinstance(position, Iterable):
         kind = "string" if isinstance(position, str) else type(position).__name__
-        raise ArgumentError(
-            "sequences",
-            ": a position must be a list of names of features, or a mapping to their values. "
-            f"Got the {kind} {position!r:.80} in sequence {sequence}",
-        )
+        wanted = "a position must be a list of names of features, or a mapping to their values"
+        raise _bad(wanted, f"the {kind} {position!r:.80} in sequence {sequence}")
     if isinstance(position, Mapping):
         return position.items()
     return ((name, 1.0) for name in position)
 
 
 def _bad_name(name: object, sequence: int) -> ArgumentError:
-    return ArgumentError(
-        "sequences", f": names of features must be strings. Got {name!r:.80} in sequence {sequence}"
-    )
+    return _bad("names of features must be strings", f"{name!r:.80} in sequence {sequence}")
+
+
+def _bad(wanted: str, got: str) -> ArgumentError:
+    return ArgumentError("sequences", f": {wanted}. Got {got}")

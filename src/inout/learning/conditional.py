@@ -168,7 +168,10 @@ class _Problem:
                     "log Z of a sentence with an observed analysis must be finite. "
                     f"Got {float(log_z[place].detach())} for sentence {place}"
                 )
-            terms = log_z if self.frequencies is None else log_z * self._factors(log_z)
+            terms = log_z
+            if self.frequencies is not None:
+                expect_shape("frequencies", self.frequencies, log_z.shape)
+                terms = log_z * self.frequencies.to(log_z.device, log_z.dtype)
             total = terms.sum()
             (expected,) = torch.autograd.grad(total, free) if total.requires_grad else (0.0 * free,)
         expected, free = expected.cpu().double(), free.detach()
@@ -184,11 +187,6 @@ class _Problem:
             gradient=observed - expected - self.l2 * free,
             rounding=ROUNDING * (1.0 + magnitude),
         )
-
-    def _factors(self, log_z: Tensor) -> Tensor:
-        assert self.frequencies is not None
-        expect_shape("frequencies", self.frequencies, log_z.shape)
-        return self.frequencies.to(log_z.device, log_z.dtype)
 
 
 class _Search:
@@ -277,23 +275,16 @@ class _Search:
         self.objectives.append(here.objective)
         if self.best is None or here.objective > self.best.objective:
             self.best = here
-        self._save()
-        self.clock.tick()
-        tell(self.clock.progress(self.objectives, here.log_likelihood, converged=self.converged))
-
-    def _save(self) -> None:
-        if self.checkpoint is None:
-            return
-        assert self.best is not None
-        self.checkpoint.save(
-            {
-                "weights": self.weights,
-                "best": self.best.weights,
-                "objectives": torch.tensor(self.objectives, dtype=torch.float64),
+        if self.checkpoint is not None:
+            state = {"weights": self.weights, "best": self.best.weights}
+            state |= {"objectives": torch.tensor(self.objectives, dtype=torch.float64)}
+            state |= {
                 "converged": self.converged,
                 "optimiser": self.optimiser.state_dict()["state"],
             }
-        )
+            self.checkpoint.save(state)
+        self.clock.tick()
+        tell(self.clock.progress(self.objectives, here.log_likelihood, converged=self.converged))
 
     def _restore(self, state: dict[str, Any]) -> None:
         with torch.no_grad():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +15,6 @@ from inout.contexts.observations import Observations
 from inout.kernels.lattice.arrays import Columns, Targets
 from inout.kernels.lattice.cpu import observations as observed
 from inout.kernels.lattice.op import Lattice
-from inout.kernels.lattice.selection import select
 
 Vector = NDArray[np.float64]
 
@@ -69,7 +67,7 @@ class Training:
                     own = columns[length] = model.columns(seen.lengths[b : b + 1])
                 emissions = np.empty((length, weights.shape[1]))
                 observed.scores(seen.offsets, seen.indices, seen.values, first, weights, emissions)
-                target = self.target(b)
+                target = self.targets.part(b, b + 1)
                 lattice, slopes, positions = self.slopes(own, emissions, target)
                 positions = positions[:, : weights.shape[1]]
                 observed.add_gradient(
@@ -96,16 +94,8 @@ class Training:
 
         The gradient in the weights of histories is added up where they are.
         """
-        model = self.model
-        settings, histories = model.settings, model.histories
-
-        def chosen(size: int, **options: Any) -> Lattice:
-            return select(
-                columns, histories, emissions, size, memory=settings.memory, escape=model.escape,
-                anchored=settings.beam, grow=True, **options,
-            )  # fmt: skip
-
-        lattice = chosen(settings.size)
+        model, histories = self.model, self.model.histories
+        lattice = model.lattice(columns, emissions, grow=True)
         wanted = lattice.constrained(target)
         likelihood = float(lattice.log_shares(wanted.log_partition)[0])
         self.note(likelihood, float(lattice.mean_lengths[0]))
@@ -113,14 +103,11 @@ class Training:
         histories.add_gradient(lattice, slopes)
         positions = lattice.emission_counts(slopes)
         if wanted.log_partition[0] == -np.inf:
-            alone = chosen(1, by="target", targets=target)
+            alone = model.lattice(columns, emissions, 1, by="target", targets=target, grow=True)
             own = alone.constrained(target).posteriors
             histories.add_gradient(alone, own)
             positions += alone.emission_counts(own)
         return lattice, slopes, positions
-
-    def target(self, b: int) -> Targets:
-        return self.targets.part(b, b + 1)
 
     def note(self, likelihood: float, length: float) -> None:
         """Add an example to the next report."""

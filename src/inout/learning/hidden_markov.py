@@ -25,8 +25,10 @@ from inout.learning.model import LogPartitions
 # more potentials than fit a cache or two.
 _SHORTEST = 0.7
 _BATCH = 2**21
+_PARTS = ("initial", "transition", "emission")
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class HiddenMarkovModel:
     """Sequences of symbols emitted by hidden states, given their lengths.
 
@@ -45,25 +47,22 @@ class HiddenMarkovModel:
     tensor([0.3000, 0.5220], dtype=torch.float64)
     """
 
-    def __init__(
-        self,
-        initial: Float[Tensor, " s"],
-        transition: Float[Tensor, "s s"],
-        emission: Float[Tensor, "s v"],
-    ) -> None:
-        given = {"initial": initial, "transition": transition, "emission": emission}
-        for name, part in given.items():
+    initial: Float[Tensor, " s"]
+    transition: Float[Tensor, "s s"]
+    emission: Float[Tensor, "s v"]
+
+    def __post_init__(self) -> None:
+        for name in _PARTS:
+            part = getattr(self, name)
             if not isinstance(part, Tensor):
                 raise ArgumentError(name, f"must be a tensor. Got {part!r:.80}")
             refuse_bad_values(name, part)
-        if emission.ndim != 2 or 0 in emission.shape:
-            raise ArgumentError("emission", f"must be [s v]. Got {list(emission.shape)}")
-        s = emission.shape[0]
+            object.__setattr__(self, name, part.to(torch.float64, copy=True))
+        if self.emission.ndim != 2 or 0 in self.emission.shape:
+            raise ArgumentError("emission", f"must be [s v]. Got {list(self.emission.shape)}")
+        s = self.emission.shape[0]
         for name, wanted in (("initial", (s,)), ("transition", (s, s))):
-            expect_shape(name, given[name], wanted)
-        self._initial, self._transition, self._emission = (
-            part.to(torch.float64, copy=True) for part in given.values()
-        )
+            expect_shape(name, getattr(self, name), wanted)
 
     @staticmethod
     def random(
@@ -82,31 +81,16 @@ class HiddenMarkovModel:
 
         return HiddenMarkovModel(drawn(s), drawn(s, s), drawn(s, v))
 
-    @property
-    def initial(self) -> Float[Tensor, " s"]:
-        """The log-probability of each state at the beginning."""
-        return self._initial
-
-    @property
-    def transition(self) -> Float[Tensor, "s s"]:
-        """The log-probability of each state (second) after each state (first)."""
-        return self._transition
-
-    @property
-    def emission(self) -> Float[Tensor, "s v"]:
-        """The log-probability of each symbol in each state."""
-        return self._emission
-
     @cached_property
     def log_weights(self) -> Float[Tensor, " p"]:
         """All parameters: initial, transition, emission."""
-        parts = (self._initial, self._transition, self._emission)
+        parts = (self.initial, self.transition, self.emission)
         return torch.cat([part.reshape(-1) for part in parts])
 
     @cached_property
     def distributions(self) -> Int[np.ndarray, " p"]:
         """The number of the distribution of each parameter."""
-        s, v = self._emission.shape
+        s, v = self.emission.shape
         transition, emission = 1 + np.arange(s), 1 + s + np.arange(s)
         return np.concatenate([np.zeros(s, int), transition.repeat(s), emission.repeat(v)])
 
@@ -118,7 +102,7 @@ class HiddenMarkovModel:
         return HiddenMarkovModel(*self._split(as_log_weights("log_weights", log_weights, size)))
 
     def _split(self, log_weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        s, v = self._emission.shape
+        s, v = self.emission.shape
         initial, transition, emission = torch.split(log_weights, [s, s * s, s * v])
         return initial, transition.reshape(s, s), emission.reshape(s, v)
 
@@ -145,7 +129,7 @@ class HiddenMarkovModel:
         sequences = self._checked_sequences(corpus)
         lengths = torch.tensor([len(sequence) for sequence in sequences], dtype=torch.long)
         symbols = pad_sequence(sequences, batch_first=True)
-        return HMM(self._initial, self._transition, self._emission, symbols, lengths)
+        return HMM(self.initial, self.transition, self.emission, symbols, lengths)
 
     def sample(
         self, lengths: Iterable[int], *, generator: torch.Generator | None = None
@@ -173,15 +157,15 @@ class HiddenMarkovModel:
 
     def fingerprint(self) -> str:
         """The sizes, which with the parameters determine the model."""
-        return f"HiddenMarkovModel {list(self._emission.shape)}"
+        return f"HiddenMarkovModel {list(self.emission.shape)}"
 
     def __repr__(self) -> str:
-        s, v = self._emission.shape
+        s, v = self.emission.shape
         return f"HiddenMarkovModel({s} states, {v} symbols)"
 
     def _parts_checked_as_proper(self) -> tuple[Tensor, Tensor, Tensor]:
-        parts = self._initial, self._transition, self._emission
-        for name, part in zip(("initial", "transition", "emission"), parts, strict=True):
+        parts = self.initial, self.transition, self.emission
+        for name, part in zip(_PARTS, parts, strict=True):
             total = part.detach().exp().sum(-1)
             if not bool(((total - 1).abs() < 1e-6).all()):
                 raise ArgumentError(name, f"must sum to 1 to be sampled from. Got {total}")
@@ -189,7 +173,7 @@ class HiddenMarkovModel:
 
     def _checked_sequences(self, corpus: Iterable[Any]) -> list[Tensor]:
         """Each sequence as a tensor of symbol numbers."""
-        v = self._emission.shape[1]
+        v = self.emission.shape[1]
         if isinstance(corpus, str | bytes) or not isinstance(corpus, Iterable):
             raise ArgumentError("corpus", f"must be a list of sequences. Got {corpus!r:.80}")
         found = []
@@ -213,7 +197,7 @@ class HiddenMarkovModel:
     def _batches(self, sequences: list[Tensor]) -> Iterable[_Batch]:
         lengths = [len(sequence) for sequence in sequences]
         order = sorted(range(len(sequences)), key=lambda number: -lengths[number])
-        most = _BATCH // self._emission.shape[0]
+        most = _BATCH // self.emission.shape[0]
         first = 0
         while first < len(order):
             longest = lengths[order[first]]

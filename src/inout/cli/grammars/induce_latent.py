@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from time import monotonic
 from typing import Any
@@ -34,7 +33,8 @@ def train(
     if method == "spectral":
         made = fit_latent_grammar(data, latent, method, generator=generator, progress=True)
     else:
-        with em_bars(latent, options["start"]) as bars:
+        with ExitStack() as stack:
+            bars = EMBars(latent, options["start"], stack)
             made = fit_latent_grammar(
                 data,
                 latent,
@@ -51,10 +51,15 @@ def train(
 
 
 class EMBars:
-    """A bar for each round of EM; a round ends with a smoothed model."""
+    """A bar for each round of EM; a round ends with a smoothed model.
 
-    def __init__(self, sizes: list[int], stack: ExitStack) -> None:
-        self._sizes, self._stack, self._round, self._each = sizes, stack, 0, 0.0
+    Split EM begins with two values and doubles them.
+    """
+
+    def __init__(self, latent: int, start: Start, stack: ExitStack) -> None:
+        doublings = max(math.ceil(math.log2(latent)), 1) if start == "split" else 0
+        self._sizes = [min(2**k, latent) for k in range(1, doublings + 1)] or [latent]
+        self._stack, self._round, self._each = stack, 0, 0.0
         self._show = self._opened()
 
     def show(self, progress: Progress) -> None:
@@ -81,16 +86,6 @@ class EMBars:
         if len(self._sizes) > 1:
             name = f"EM with {self._sizes[self._round]} of {self._sizes[-1]} values"
         return self._stack.enter_context(reporter(True, name))
-
-
-@contextmanager
-def em_bars(latent: int, start: Start) -> Iterator[EMBars]:
-    """Bars for EM with this many values; split EM begins with two and doubles them."""
-    sizes = [latent]
-    if start == "split":
-        sizes = [min(2**k, latent) for k in range(1, max(math.ceil(math.log2(latent)), 1) + 1)]
-    with ExitStack() as stack:
-        yield EMBars(sizes, stack)
 
 
 def put_model(out: str, made: LatentGrammar, began: float) -> None:

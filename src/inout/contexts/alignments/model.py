@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
@@ -27,7 +27,9 @@ from inout.io.models import made_of, read_model, write_model
 from inout.kernels.lattice.arrays import Columns, Numbers, Targets
 from inout.kernels.lattice.histories import Histories
 from inout.kernels.lattice.op import Lattice
-from inout.kernels.lattice.selection import By, select
+from inout.kernels.lattice.selection import select
+
+Strings: TypeAlias = Sequence[Sequence[str]]
 
 VERSION = 1
 CHUNK = 64  # inputs whose lattices are in memory at a time
@@ -55,11 +57,6 @@ class AlignmentSettings:
             wanted = "must be None with a beam, which remembers everything"
             expect(not self.beam, "memory", wanted, self.memory)
         expect(self.escape < math.inf, "escape", "must be finite or -inf", self.escape)
-
-    @property
-    def columns(self) -> dict[str, Any]:
-        """The arguments of `alignment_columns`."""
-        return {"most_letters": self.most_letters, "many_to_many": self.many_to_many}
 
     @property
     def selection(self) -> dict[str, Any]:
@@ -124,41 +121,25 @@ class AlignmentModel:
     def _letter_numbers(self) -> dict[str, int]:
         return {letter: number for number, letter in enumerate(self.letters)}
 
-    def numbered_inputs(self, inputs: Sequence[Sequence[str]]) -> list[list[int]]:
+    def numbered_inputs(self, inputs: Strings) -> list[list[int]]:
         return [_numbers("inputs", self._symbol_numbers, symbols) for symbols in inputs]
 
-    def numbered_outputs(self, outputs: Sequence[Sequence[str]]) -> list[list[int]]:
+    def numbered_outputs(self, outputs: Strings) -> list[list[int]]:
         return [_numbers("outputs", self._letter_numbers, letters) for letters in outputs]
 
     def columns(self, inputs: Sequence[Sequence[int]]) -> Columns:
-        return alignment_columns(inputs, len(self.letters), **self.settings.columns)
+        most, many = self.settings.most_letters, self.settings.many_to_many
+        return alignment_columns(inputs, len(self.letters), most_letters=most, many_to_many=many)
 
-    def targets(self, outputs: Sequence[Sequence[str]]) -> Targets:
+    def targets(self, outputs: Strings) -> Targets:
         return letter_targets(self.numbered_outputs(outputs), len(self.letters))
 
-    def lattice(
-        self,
-        columns: Columns,
-        *,
-        by: By = "model",
-        targets: Targets | None = None,
-        grow: bool = False,
-    ) -> Lattice:
-        """The lattice of contexts selected for inputs."""
-        return select(
-            columns,
-            self.histories,
-            None,
-            self.settings.size,
-            by=by,
-            targets=targets,
-            grow=grow,
-            **self.settings.selection,
-        )
+    def lattice(self, columns: Columns, **options: Any) -> Lattice:
+        """The lattice of contexts selected for inputs; `options` are those of the kernel."""
+        settings = self.settings
+        return select(columns, self.histories, None, settings.size, **settings.selection, **options)
 
-    def predict(
-        self, inputs: Sequence[Sequence[str]], candidates: int = CANDIDATES
-    ) -> list[AlignedOutput]:
+    def predict(self, inputs: Strings, candidates: int = CANDIDATES) -> list[AlignedOutput]:
         """The most probable output of each input, with its best alignment.
 
         It is chosen among the outputs of the `candidates` best paths (outputs with alignments); the
@@ -199,9 +180,7 @@ class AlignmentModel:
             shares = np.where(better, own, shares)
         return outputs, shares
 
-    def align(
-        self, inputs: Sequence[Sequence[str]], outputs: Sequence[Sequence[str]]
-    ) -> list[AlignedOutput]:
+    def align(self, inputs: Strings, outputs: Strings) -> list[AlignedOutput]:
         """The best alignment of each input with a given output."""
         _same_number(inputs, outputs)
         found: list[AlignedOutput] = []
@@ -213,9 +192,7 @@ class AlignmentModel:
             found += _outputs(given, lattice.log_shares(constrained.log_partition), alignments)
         return found
 
-    def log_likelihood(
-        self, inputs: Sequence[Sequence[str]], outputs: Sequence[Sequence[str]]
-    ) -> Float[np.ndarray, " b"]:
+    def log_likelihood(self, inputs: Strings, outputs: Strings) -> Float[np.ndarray, " b"]:
         """log p(output | input) of each pair; -inf if there is no alignment."""
         _same_number(inputs, outputs)
         found = [np.zeros(0)]
@@ -224,9 +201,7 @@ class AlignmentModel:
             found.append(lattice.log_shares(constrained.log_partition))
         return np.concatenate(found)
 
-    def _parts(
-        self, inputs: Sequence[Sequence[str]]
-    ) -> Iterator[tuple[Sequence[Sequence[str]], slice, Lattice]]:
+    def _parts(self, inputs: Strings) -> Iterator[tuple[Strings, slice, Lattice]]:
         """Some inputs at a time: they, their places, and their lattice."""
         for start in range(0, len(inputs), CHUNK):
             part = slice(start, start + CHUNK)
@@ -234,7 +209,7 @@ class AlignmentModel:
             yield own, part, self.lattice(self.columns(self.numbered_inputs(own)))
 
     def _alignments(
-        self, inputs: Sequence[Sequence[str]], lattice: Lattice, best: tuple[Numbers, Numbers, Any]
+        self, inputs: Strings, lattice: Lattice, best: tuple[Numbers, Numbers, Any]
     ) -> Iterator[Alignment | None]:
         edges, offsets, _ = best
         actions = lattice.actions(edges).tolist()
@@ -286,10 +261,8 @@ def _numbers(name: str, numbers: dict[str, int], strings: Sequence[str]) -> list
 
 def _same_number(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
     if len(inputs) != len(outputs):
-        raise ArgumentError(
-            None,
-            f"inputs and outputs must have the same length. Got {len(inputs)} and {len(outputs)}",
-        )
+        given = f"{len(inputs)} and {len(outputs)}"
+        raise ArgumentError(None, f"inputs and outputs must have the same length. Got {given}")
 
 
 def _outputs(

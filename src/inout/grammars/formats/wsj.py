@@ -46,20 +46,16 @@ def read(source: Source, *, start: str | None, duplicates: Duplicates) -> Readin
         elif fields:
             is_header = all(re.match("[^=]+=", field) for field in fields)
             if len(collector) == 0 and symbol == collector.nonterminal and is_header:
-                _read_header(collector, line, offset)
+                for field in _TOKEN.finditer(line):
+                    key, _, value = field[0].partition("=")
+                    if key == "start" and value:
+                        collector.declare_start(value, offset + field.start() + len("start="))
             elif line.strip(" \t") == LEXICON and symbol == collector.nonterminal:
                 symbol = collector.terminal
             else:
                 raise source.error(offset, _complaint(fields, line))
         offset += len(line) + 1
     return collector.reading(start, first_is_start=False)
-
-
-def _read_header(collector: Collector, line: str, offset: int) -> None:
-    for match in _TOKEN.finditer(line):
-        key, _, value = match[0].partition("=")
-        if key == "start" and value:
-            collector.declare_start(value, offset + match.start() + len("start="))
 
 
 def _complaint(fields: list[str], line: str) -> str:
