@@ -70,9 +70,8 @@ class ChainLattice:
     def __init__(self, size: tuple[int, int, int, int], successors: Tensor, lengths: Tensor):
         b, n, c, s = self.size = size
         if b * (n * c * (s + 1) + 1) >= 2**31:
-            raise ArgumentError(
-                "successors", f": a chain must have less than 2^31 potentials. Got {list(size)}"
-            )
+            wanted = ": a chain must have less than 2^31 potentials"
+            raise ArgumentError("successors", f"{wanted}. Got {list(size)}")
         self.lengths: NDArray[np.int64] = lengths.reshape(b).cpu().numpy()
         table: NDArray[np.int64] = successors.reshape(-1).cpu().numpy()
         names = BlockLabels({"log_potentials": size, "alpha": (b, n, c), "goal": (b,)})
@@ -120,9 +119,8 @@ class ChainLattice:
         last = place % max(n, 1) == self.lengths[place // max(n, 1)] - 1
         own = np.where(last, 0, own)
         if len(own) and not (own.min() >= 0 and own.max() < c):
-            raise ArgumentError(
-                "successors", f"must be in 0..{c - 1}. Got {own.min()}..{own.max()}"
-            )
+            wanted = f"must be in 0..{c - 1}"
+            raise ArgumentError("successors", f"{wanted}. Got {own.min()}..{own.max()}")
         return own
 
     @property

@@ -87,11 +87,8 @@ def _checked(
 ) -> tuple[Float[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
     given, right = np.asarray(confidences, dtype=np.float64), np.asarray(correct)
     if given.ndim != 1 or right.shape != given.shape:
-        raise ArgumentError(
-            None,
-            "confidences and correct must be lists of the same length. "
-            f"Got shapes {given.shape} and {right.shape}",
-        )
+        wanted = "confidences and correct must be lists of the same length"
+        raise ArgumentError(None, f"{wanted}. Got shapes {given.shape} and {right.shape}")
     if not given.size:
         raise ArgumentError("confidences", "must be those of at least one example. Got none")
     if (bad := np.isnan(given)).any():

@@ -83,11 +83,8 @@ class ContextHiddenMarkovModel:
             raise ArgumentError("emission", f"must be a tensor [s v]. Got {emission!r:.80}")
         refuse_bad_values("emission", emission)
         if len(emission) != language_model.labels:
-            raise ArgumentError(
-                "emission",
-                f"must have a row for each of {language_model.labels} labels. "
-                f"Got {list(emission.shape)}",
-            )
+            wanted = f"must have a row for each of {language_model.labels} labels"
+            raise ArgumentError("emission", f"{wanted}. Got {list(emission.shape)}")
         if not escape < np.inf:  # NaN as well
             raise ArgumentError("escape", f"must be a number or -inf. Got {escape!r:.80}")
         if memory is not None:

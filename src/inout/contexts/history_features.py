@@ -53,11 +53,9 @@ class HistoryFeature:
         """What the function says, checked."""
         found = self.function(history)
         if found is not None and not isinstance(found, str):
-            raise ArgumentError(
-                "function",
-                f"of the history feature {self.name} must give a string or None. "
-                f"Got {found!r:.80} for {' '.join(history)!r:.80}",
-            )
+            wanted = f"of the history feature {self.name} must give a string or None"
+            given = f"{found!r:.80} for {' '.join(history)!r:.80}"
+            raise ArgumentError("function", f"{wanted}. Got {given}")
         return found
 
 
@@ -74,9 +72,8 @@ def described(features: Sequence[HistoryFeature]) -> tuple[tuple[str, int], ...]
     found = tuple((feature.name, feature.length) for feature in features)
     names = [name for name, _ in found]
     if repeated := sorted({name for name in names if names.count(name) > 1}):
-        raise ArgumentError(
-            "history_features", f"must have different names. Got {repeated[0]!r:.80} more than once"
-        )
+        wanted = "must have different names"
+        raise ArgumentError("history_features", f"{wanted}. Got {repeated[0]!r:.80} more than once")
     return found
 
 

@@ -175,11 +175,8 @@ class NGramLanguageModel:
         ((2,), array([1., 1.]))
         """
         if self.order != 1 or self.end:
-            raise ArgumentError(
-                None,
-                "only a model of order 1 without end is a chain. "
-                f"Got order {self.order}{', with end' * self.end}",
-            )
+            wanted = "only a model of order 1 without end is a chain"
+            raise ArgumentError(None, f"{wanted}. Got order {self.order}{', with end' * self.end}")
         initial = self.log_probabilities([self.beginning])
         return initial, np.stack([self.log_probabilities([y]) for y in range(self.labels)])
 
@@ -266,14 +263,11 @@ def checked_sequences(
         if not numbers.size:
             numbers = np.zeros(0, np.int64)
         if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
-            raise ArgumentError(
-                name,
-                f"must hold sequences of {what} numbers. Got {sequence!r:.80} as sequence {place}",
-            )
+            wanted = f"must hold sequences of {what} numbers"
+            raise ArgumentError(name, f"{wanted}. Got {sequence!r:.80} as sequence {place}")
         if numbers.size and not (numbers.min() >= 0 and numbers.max() < count):
             bad = numbers.min() if numbers.min() < 0 else numbers.max()
-            raise ArgumentError(
-                name, f"must have {what}s in 0..{count - 1}. Got {bad} in sequence {place}"
-            )
+            wanted = f"must have {what}s in 0..{count - 1}"
+            raise ArgumentError(name, f"{wanted}. Got {bad} in sequence {place}")
         found.append(numbers.astype(np.int64))
     return found

@@ -186,9 +186,8 @@ class ContextModel:
             strings = [[*(numbers[label] for label in one), *end] for one in tags]
         except KeyError as error:
             known = ", ".join(self.labels[:10])
-            raise ArgumentError(
-                "tags", f"must be labels of the model ({known}, …). Got {error.args[0]!r}"
-            ) from error
+            wanted = f"must be labels of the model ({known}, …)"
+            raise ArgumentError("tags", f"{wanted}. Got {error.args[0]!r}") from error
         lengths = [len(string) for string in strings]
         return Targets(
             np.arange(len(self.labels) + len(end), dtype=np.int32),

@@ -94,9 +94,8 @@ class RuleTable(Sequence[Rule]):
             lhs, rhs = builder.nonterminal(_name(rule)), tuple(map(builder.symbol, rule.rhs))
             first = builder.add(lhs, rhs)
             if first is not None:
-                raise ArgumentError(
-                    "rules", f"must differ. Got {rule} as rule {first} and as rule {number}"
-                )
+                given = f"{rule} as rule {first} and as rule {number}"
+                raise ArgumentError("rules", f"must differ. Got {given}")
         return builder.table(start)
 
     @cached_property

@@ -145,11 +145,8 @@ class LPCFG:
         if not isinstance(trees, SkeletalTrees):
             return SkeletalTrees.of(trees, self.skeleton)
         if not trees.skeleton.same_as(self.skeleton):
-            raise ArgumentError(
-                "trees",
-                "must be over the skeleton of the model. Got others "
-                "(`SkeletalTrees.of(trees, model.skeleton)` makes them so)",
-            )
+            given = "others (`SkeletalTrees.of(trees, model.skeleton)` makes them so)"
+            raise ArgumentError("trees", f"must be over the skeleton of the model. Got {given}")
         return trees
 
     def describe(self) -> str:

@@ -38,9 +38,8 @@ def refined_grammar(model: LPCFG, start: str = "TOP") -> Grammar:
     every = [start, *(name for group in names for name in group)]
     if len(set(every)) < len(every):
         name = next(name for name in every if every.count(name) > 1)
-        raise ArgumentError(
-            "model", f": the refined symbols must have different names. Got {name} twice"
-        )
+        wanted = ": the refined symbols must have different names"
+        raise ArgumentError("model", f"{wanted}. Got {name} twice")
     parameters, rules = model.parameters, list[Rule]()
     for a, group in enumerate(names):
         for (h,) in np.argwhere(layout.root(parameters, a) > 0).tolist():

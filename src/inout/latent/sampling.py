@@ -72,9 +72,8 @@ class _Choices:
 
     def __init__(self, layout: Layout, parameters: Vector) -> None:
         if not (parameters >= 0).all():
-            raise ArgumentError(
-                "parameters", "must not be negative to draw from them. Got a model where one is"
-            )
+            wanted = "must not be negative to draw from them"
+            raise ArgumentError("parameters", f"{wanted}. Got a model where one is")
         self.layout = layout
         groups = layout.distributions
         self.order = np.argsort(groups, kind="stable")
@@ -86,11 +85,9 @@ class _Choices:
         # Values that never occur may have no distribution.
         bad = (np.abs(totals - 1.0) > _ROUNDING) & (totals > 0)
         if bad.any():
-            raise ArgumentError(
-                "parameters",
-                ": each distribution must sum to 1 to be drawn from. "
-                f"Got {totals[bad][0]:.6g} for {self._name(int(np.flatnonzero(bad)[0]))}",
-            )
+            wanted = ": each distribution must sum to 1 to be drawn from"
+            given = f"{totals[bad][0]:.6g} for {self._name(int(np.flatnonzero(bad)[0]))}"
+            raise ArgumentError("parameters", f"{wanted}. Got {given}")
 
     def drawn(self, states: Numbers, generator: torch.Generator) -> Numbers:
         """A parameter of each of the distributions."""
@@ -98,9 +95,8 @@ class _Choices:
         empty = highs <= lows
         if empty.any():
             name = self._name(int(states[empty][0]))
-            raise ArgumentError(
-                "parameters", f": every value that is met must have rules. Got none for {name}"
-            )
+            wanted = ": every value that is met must have rules"
+            raise ArgumentError("parameters", f"{wanted}. Got none for {name}")
         # Strictly below the upper bound, so that what is found has a positive probability.
         chosen = lows + drawn(torch.rand, generator, len(states)) * (highs - lows)
         targets = np.minimum(chosen, np.nextafter(highs, 0))

@@ -105,11 +105,8 @@ def split(
     layout = Layout(old.skeleton, 2 * old.sizes if sizes is None else sizes)
     if (layout.sizes < old.sizes).any():
         a = int(np.flatnonzero(layout.sizes < old.sizes)[0])
-        raise ArgumentError(
-            "sizes",
-            f"must be at least those of the model. Got {layout.sizes[a]} for "
-            f"{old.skeleton.nonterminals[a]}, which has {old.sizes[a]}",
-        )
+        given = f"{layout.sizes[a]} for {old.skeleton.nonterminals[a]}, which has {old.sizes[a]}"
+        raise ArgumentError("sizes", f"must be at least those of the model. Got {given}")
     copies = [
         np.arange(new) % size
         for size, new in zip(old.sizes.tolist(), layout.sizes.tolist(), strict=True)

@@ -179,9 +179,8 @@ def _rules_of(tree: Tree, number: int) -> Iterator[tuple[str, ...]]:
     while stack:
         node = stack.pop()
         if not isinstance(node, Tree):
-            raise ArgumentError(
-                "trees", f": tree {number} must have a tag above every word. Got {node!r:.80}"
-            )
+            wanted = f": tree {number} must have a tag above every word"
+            raise ArgumentError("trees", f"{wanted}. Got {node!r:.80}")
         children = list(node)
         if len(children) == 1 and isinstance(children[0], str):
             yield node.label(), children[0]

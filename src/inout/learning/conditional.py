@@ -100,9 +100,8 @@ def fit_conditional(
     )
     if bool((counts[~problem.free] != 0).any()):
         place = int((~problem.free & (counts != 0)).nonzero()[0, 0])
-        raise ArgumentError(
-            "initial", f"must be finite where something was observed. Got -inf at {place}"
-        )
+        wanted = "must be finite where something was observed"
+        raise ArgumentError("initial", f"{wanted}. Got -inf at {place}")
     rate = checked_number("learning_rate", learning_rate, 0.0, above=True)
     tolerance = checked_number("tolerance", tolerance, 0.0)
     max_iterations = at_least("max_iterations", max_iterations, 0)
@@ -164,10 +163,9 @@ class _Problem:
             bad = ~log_z.isfinite()
             if bool(bad.any()):
                 place = int(bad.nonzero()[0, 0])
-                raise TrainingError(
-                    "log Z of a sentence with an observed analysis must be finite. "
-                    f"Got {float(log_z[place].detach())} for sentence {place}"
-                )
+                wanted = "log Z of a sentence with an observed analysis must be finite"
+                given = f"{float(log_z[place].detach())} for sentence {place}"
+                raise TrainingError(f"{wanted}. Got {given}")
             terms = log_z
             if self.frequencies is not None:
                 expect_shape("frequencies", self.frequencies, log_z.shape)
@@ -276,9 +274,10 @@ class _Search:
         if self.best is None or here.objective > self.best.objective:
             self.best = here
         if self.checkpoint is not None:
-            state = {"weights": self.weights, "best": self.best.weights}
-            state |= {"objectives": torch.tensor(self.objectives, dtype=torch.float64)}
-            state |= {
+            state = {
+                "weights": self.weights,
+                "best": self.best.weights,
+                "objectives": torch.tensor(self.objectives, dtype=torch.float64),
                 "converged": self.converged,
                 "optimiser": self.optimiser.state_dict()["state"],
             }

@@ -142,7 +142,5 @@ class Training:
 def refuse_divergence(*weights: Vector) -> None:
     """Raise if weights are no longer finite."""
     if not all(np.isfinite(some).all() for some in weights):
-        raise TrainingError(
-            "training must keep weights finite. Got others; take smaller steps, or scale features "
-            "down"
-        )
+        wanted = "training must keep weights finite"
+        raise TrainingError(f"{wanted}. Got others; take smaller steps, or scale features down")

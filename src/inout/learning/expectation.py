@@ -60,9 +60,8 @@ def expect(
     bad = np.isnan(values) | (values == np.inf)
     if bad.any():
         place = int(np.flatnonzero(bad)[0])
-        raise TrainingError(
-            f"log Z must be finite or -inf. Got {values[place]} for sentence {place}"
-        )
+        wanted = "log Z must be finite or -inf"
+        raise TrainingError(f"{wanted}. Got {values[place]} for sentence {place}")
     analysed = values > -np.inf
     kept = np.where(analysed, frequencies, 0.0)
     terms = kept[analysed] * values[analysed]
@@ -89,8 +88,6 @@ def _gradient(
     if not (counts.min(initial=0.0) >= least > -np.inf):  # NaN and infinity as well
         bad = ~((counts >= least) & (counts < np.inf))
         place = int(np.flatnonzero(bad)[0])
-        raise TrainingError(
-            "the gradient of log Z must be expected counts, which are not negative. "
-            f"Got {counts[place]} for parameter {place}"
-        )
+        wanted = "the gradient of log Z must be expected counts, which are not negative"
+        raise TrainingError(f"{wanted}. Got {counts[place]} for parameter {place}")
     return np.maximum(counts, 0.0)

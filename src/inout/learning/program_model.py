@@ -67,9 +67,8 @@ class ProgramModel:
         **options: Any,
     ) -> None:
         if program.parsed.derived[program.goal]:
-            raise ArgumentError(
-                "program", f"must have a goal without arguments. Got {program.goal!r}"
-            )
+            wanted = "must have a goal without arguments"
+            raise ArgumentError("program", f"{wanted}. Got {program.goal!r}")
         self.program, self.options = program, options
         self.facts = {name: Facts.of(given) for name, given in facts.items()}
         if isinstance(groups, str):

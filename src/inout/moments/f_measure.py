@@ -129,9 +129,8 @@ def expected_f_of_event(
     elif isinstance(d, SemiMarkov | SpanTree):
         name = "log_potentials"
     else:
-        raise ArgumentError(
-            "d", f": the parts of this family do not say what is right; use expected_f. Got {d}"
-        )
+        wanted = ": the parts of this family do not say what is right; use expected_f"
+        raise ArgumentError("d", f"{wanted}. Got {d}")
     gold = d.parts(event)[name]
     s = gold.shape[-1]
     single = event.ndim == len(d.batch_shape) + len(d.event_shape)
@@ -162,10 +161,8 @@ def _refuse_uncountable(correct: Mapping[str, Tensor], size: Mapping[str, Tensor
     for name, values in size.items():
         whole = (values >= 0) & (values < torch.inf) & (values == values.round())
         if not bool(whole.all()):
-            raise ArgumentError(
-                f"size[{name!r}]",
-                f"must be whole numbers of at least 0. Got {values[~whole][0].item()}",
-            )
+            wanted = "must be whole numbers of at least 0"
+            raise ArgumentError(f"size[{name!r}]", f"{wanted}. Got {values[~whole][0].item()}")
     for name, values in correct.items():
         if not bool(values.detach().isfinite().all()):
             raise ArgumentError(f"correct[{name!r}]", "must be finite")

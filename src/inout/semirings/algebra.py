@@ -64,11 +64,8 @@ class Algebra(TensorSemiring):
         The log-weights may be complex if `dtype` is.
         """
         if log_weights.is_complex() and not self.dtype.is_complex:
-            raise ArgumentError(
-                "log_weights",
-                f"must be real for a semiring of dtype {self.dtype}. "
-                f"Got {log_weights.dtype} instead.",
-            )
+            wanted = f"must be real for a semiring of dtype {self.dtype}"
+            raise ArgumentError("log_weights", f"{wanted}. Got {log_weights.dtype} instead.")
         size = len(log_weights)
         wide = torch.promote_types(log_weights.dtype, self.dtype)
         weights = log_weights.to(dtype=wide).exp().to(dtype=self.dtype, device=self.device)

@@ -89,9 +89,8 @@ class SecondOrderExpectation(Algebra):
 
     def __post_init__(self) -> None:
         if min(self.d1, self.d2) < 0:
-            raise ArgumentError(
-                None, f"d1 and d2 must be at least 0. Got {self.d1} and {self.d2} instead."
-            )
+            wanted = "d1 and d2 must be at least 0"
+            raise ArgumentError(None, f"{wanted}. Got {self.d1} and {self.d2} instead.")
 
     @property
     def shape(self) -> tuple[int, ...]:

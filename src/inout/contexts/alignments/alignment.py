@@ -41,15 +41,12 @@ class Alignment:
             raise ArgumentError("edges", "must not be empty")
         steps = self.steps()
         if wrong := [step for step in steps if step not in (NEXT, SAME, SHARE)]:
-            raise ArgumentError(
-                "edges",
-                f"must go on by one in the input, the output or both. Got a step {wrong[0]}",
-            )
+            wanted = "must go on by one in the input, the output or both"
+            raise ArgumentError("edges", f"{wanted}. Got a step {wrong[0]}")
         end = (len(self.input) - 1, len(self.output) - 1)
         if steps[0] != NEXT or self.edges[-1] != end:
-            raise ArgumentError(
-                "edges", f"must lead from (0, 0) to {end}. Got {self.edges[0]} to {self.edges[-1]}"
-            )
+            wanted = f"must lead from (0, 0) to {end}"
+            raise ArgumentError("edges", f"{wanted}. Got {self.edges[0]} to {self.edges[-1]}")
 
     @staticmethod
     def from_steps(input: Iterable[str], output: Iterable[str], steps: Iterable[Edge]) -> Alignment:

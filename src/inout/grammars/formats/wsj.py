@@ -77,11 +77,8 @@ def write(table: RuleTable, log_weights: NDArray[np.float64]) -> str:
     words = np.bincount(table.owners, weights=table.rhs < 0, minlength=len(table))
     mixed = np.flatnonzero((words > 0) & (words < table.arities))
     if len(mixed):
-        raise ArgumentError(
-            "format",
-            ": wsj has no rules that mix terminals and nonterminals. "
-            f"Got {table[int(mixed[0])]}; use json",
-        )
+        wanted = ": wsj has no rules that mix terminals and nonterminals"
+        raise ArgumentError("format", f"{wanted}. Got {table[int(mixed[0])]}; use json")
     values = [repr(w) for w in log_weights.tolist()]
     names = [table.nonterminals[n] if n >= 0 else table.terminals[-1 - n] for n in table.rhs]
     lines = [

@@ -34,9 +34,8 @@ def markovise(tree: Tree, markovisation: Markovisation) -> Tree:
     (S (NP^S (DT the) (JJ old) (JJ grey) (NN cat)) (VP^S (VBD slept)))
     """
     if not isinstance(markovisation, Markovisation):
-        raise ArgumentError(
-            "markovisation", f"must be a Markovisation. Got {type(markovisation).__name__}"
-        )
+        wanted = "must be a Markovisation"
+        raise ArgumentError("markovisation", f"{wanted}. Got {type(markovisation).__name__}")
     made = like(tree, _checked(tree.label()), [])
     # Old node, new node, the labels of its nearest ancestors from the parent up.
     stack: list[tuple[Tree, Tree, tuple[str, ...]]] = [(tree, made, ())]
@@ -76,11 +75,8 @@ def restore(tree: Tree) -> Tree:
     (S (NP (DT the) (JJ old) (NN cat)) (VP (VBD ran)))
     """
     if _OPEN in tree.label():
-        raise ArgumentError(
-            "tree",
-            f": the root must be a node of the original tree. Got the label {tree.label()!r}, "
-            "which binarisation gives to parts of a node",
-        )
+        given = f"the label {tree.label()!r}, which binarisation gives to parts of a node"
+        raise ArgumentError("tree", f": the root must be a node of the original tree. Got {given}")
     return rebuild(tree, _undone)[0]
 
 

@@ -65,11 +65,8 @@ def count_productions(
 def _right_side(node: Tree) -> tuple[str, ...]:
     for child in node:
         if not isinstance(child, Tree):
-            raise ArgumentError(
-                "trees",
-                f": every word must have a tag of its own. Got the word {child!r} beside others "
-                f"below {node.label()!r}",
-            )
+            given = f"the word {child!r} beside others below {node.label()!r}"
+            raise ArgumentError("trees", f": every word must have a tag of its own. Got {given}")
     return tuple(child.label() for child in node)
 
 

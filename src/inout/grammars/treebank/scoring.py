@@ -281,11 +281,8 @@ def score(
     for number, (tree, parse) in enumerate(zip_longest(gold, parses, fillvalue=_MISSING), 1):
         if tree is _MISSING or parse is _MISSING:
             which = "gold trees" if tree is _MISSING else "parses"
-            raise ArgumentError(
-                None,
-                "there must be one parse (or None) for each gold tree. "
-                f"Got only {number - 1} {which} instead",
-            )
+            wanted = "there must be one parse (or None) for each gold tree"
+            raise ArgumentError(None, f"{wanted}. Got only {number - 1} {which} instead")
         sentences.append(score_sentence(tree, parse, options))
     return Scores(tuple(sentences), options.count_failures)
 
