@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -14,6 +15,8 @@ from inout._core.checks import as_log_weights
 from inout.kernels.autograd import differentiable_log_partition, tangents_by
 from inout.kernels.lattice.histories import Histories
 from inout.kernels.lattice.op import Lattice
+
+Vector: TypeAlias = NDArray[np.float64]
 
 
 class FixedContexts:
@@ -76,9 +79,7 @@ class _Passes:
         return torch.cat([log_weights.new_empty(0), *found])
 
 
-def add_counts(
-    lattice: Lattice, edge_weights: NDArray[np.float64], counts: Float[np.ndarray, "v s"]
-) -> None:
+def add_counts(lattice: Lattice, edge_weights: Vector, counts: Float[np.ndarray, "v s"]) -> None:
     """Add the weights of edges to the counts of their emission rows and labels."""
     found = lattice.emission_counts(edge_weights)
     # It ends with the last row and the last action that occur; the latter may be the end.
@@ -96,9 +97,7 @@ def _blocks(lattice: Lattice) -> list[tuple[int, slice, slice]]:
     ]
 
 
-def _without_emissions(
-    lattice: Lattice, histories: Histories, escape: float
-) -> NDArray[np.float64]:
+def _without_emissions(lattice: Lattice, histories: Histories, escape: float) -> Vector:
     """What the language model and the escape alone give to each edge."""
     width = histories.streams.num_actions
     rows = histories.weights.reshape(-1, width)
@@ -114,7 +113,7 @@ def _without_emissions(
     return scores
 
 
-def _with_emissions(lattice: Lattice, emissions: NDArray[np.float64]) -> Lattice:
+def _with_emissions(lattice: Lattice, emissions: Vector) -> Lattice:
     """The lattice with the emissions [v s] added to its scores."""
     scores = lattice.scores.copy()
     for c, _, edges in _blocks(lattice):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from inout.kernels.lattice.op import Lattice
 from inout.kernels.lattice.selection import select
 from inout.kernels.threads import over_batch
 
+Numbers: TypeAlias = NDArray[np.int64]
 # A part of a corpus has about this many edges, each of some 30 bytes, in each thread.
 _EDGES = 2**23
 
@@ -183,10 +184,10 @@ class ContextHiddenMarkovModel:
         """The contexts that are selected for some sequences, all at once."""
         return self._selected(self._checked_corpus(corpus))
 
-    def decode(self, corpus: Iterable[Any]) -> list[NDArray[np.int64]]:
+    def decode(self, corpus: Iterable[Any]) -> list[Numbers]:
         """The best labels of each sequence; those of one that is impossible are -1."""
         sequences = self._checked_corpus(corpus)
-        found: list[NDArray[np.int64]] = []
+        found: list[Numbers] = []
         for part in self._over_parts(sequences, _best_labels):
             found.extend(part)
         return [
@@ -220,9 +221,7 @@ class ContextHiddenMarkovModel:
             f"symbols, order {self.language_model.order}, {kind} of size {self.size})"
         )
 
-    def _selected(
-        self, sequences: list[NDArray[np.int64]], *, by_position: bool = False
-    ) -> Lattice:
+    def _selected(self, sequences: list[Numbers], *, by_position: bool = False) -> Lattice:
         """Contexts of some sequences; rows of emissions are symbols, or `by_position`."""
         model = self.language_model
         columns = Columns.chains(
@@ -246,7 +245,7 @@ class ContextHiddenMarkovModel:
             anchored=self.anchored,
         )
 
-    def _over_parts(self, sequences: list[NDArray[np.int64]], ask: Any) -> list[Any]:
+    def _over_parts(self, sequences: list[Numbers], ask: Any) -> list[Any]:
         """What `ask` says about the lattice of each part of the sequences, in order."""
         labels = self.language_model.labels
         edges = np.cumsum([0, *((len(s) + 1) * (self.size + 1) * labels for s in sequences)])
@@ -269,7 +268,7 @@ class ContextHiddenMarkovModel:
         add_counts(lattice, lattice.posteriors, counts)
         return _Summary(lattice.log_partition.copy(), counts, _context_length(lattice))
 
-    def _checked_corpus(self, corpus: Iterable[Any]) -> list[NDArray[np.int64]]:
+    def _checked_corpus(self, corpus: Iterable[Any]) -> list[Numbers]:
         return checked_sequences("corpus", corpus, "symbol", self.num_symbols)
 
 
@@ -298,6 +297,6 @@ def _context_length(lattice: Lattice) -> NDArray[np.float64]:
     return np.array([(sums / totals).sum(), float(inner.sum())])
 
 
-def _best_labels(lattice: Lattice) -> list[NDArray[np.int64]]:
+def _best_labels(lattice: Lattice) -> list[Numbers]:
     edges, offsets, _ = lattice.best()
     return np.split(lattice.actions(edges), offsets[1:-1])

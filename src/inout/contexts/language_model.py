@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -16,6 +16,8 @@ from inout._core.checks import at_least, expect
 from inout._core.errors import ArgumentError
 from inout.kernels.lattice.arrays import Streams
 from inout.kernels.lattice.histories import Histories
+
+Numbers: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,8 +51,8 @@ class NGramLanguageModel:
     order: int  # the length of the longest history
     end: bool
     log_rows: NDArray[np.float64]  # [h s]; history 0 is the empty one
-    shorter: NDArray[np.int64]  # [h]: the number of each history without its oldest symbol
-    oldest: NDArray[np.int64]  # [h]: the oldest symbol of each history; -1 for the empty one
+    shorter: Numbers  # [h]: the number of each history without its oldest symbol
+    oldest: Numbers  # [h]: the oldest symbol of each history; -1 for the empty one
 
     @staticmethod
     def estimated(
@@ -232,9 +234,7 @@ def _discounted(
     return rows
 
 
-def _joined(
-    sequences: Iterable[Any], labels: int, *, end: bool
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _joined(sequences: Iterable[Any], labels: int, *, end: bool) -> tuple[Numbers, Numbers]:
     """All labels side by side, and the place of each in its sequence, from 0."""
     parts = checked_sequences("sequences", sequences, "label", labels)
     if end:
@@ -248,9 +248,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def checked_sequences(
-    name: str, given: Iterable[Any], what: str, count: int
-) -> list[NDArray[np.int64]]:
+def checked_sequences(name: str, given: Iterable[Any], what: str, count: int) -> list[Numbers]:
     """Each sequence as an array of numbers below `count`; they number labels, symbols, …"""
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise ArgumentError(name, f"must be a list of sequences. Got {given!r:.80}")

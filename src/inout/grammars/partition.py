@@ -195,9 +195,7 @@ def solve_identity_minus(matrix: Matrix, right: Vector) -> Vector | None:
     return solution if np.isfinite(solution).all() else None
 
 
-def csr_matrix(
-    values: NDArray[np.float64], places: tuple[NDArray[Any], NDArray[Any]], size: int
-) -> Matrix:
+def csr_matrix(values: Vector, places: tuple[NDArray[Any], NDArray[Any]], size: int) -> Matrix:
     """A square sparse matrix of values at (rows, columns), duplicates added up."""
     return sparse.csr_array((values, places), shape=(size, size))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 from inout._core.errors import TrainingError
 from inout.learning.model import LogPartitions
 
+Weights: TypeAlias = Float[np.ndarray, " p"]
 # A sum of log Z is right to about this share of its terms; the tolerance of the whole library.
 ROUNDING = 1e-10
 NOISE = 4 * float(np.finfo(np.float64).eps)
@@ -24,7 +26,7 @@ class Expectation:
     """What the E step finds at one setting of the parameters."""
 
     log_likelihood: float  # Σ frequency · log Z over the sentences that have an analysis
-    counts: Float[np.ndarray, " p"]
+    counts: Weights
     analysed: Bool[np.ndarray, " b"]
     scale: float  # Σ frequency · (1 + |log Z|): rounding errors are relative to this
 
@@ -40,9 +42,7 @@ class Expectation:
 
 
 def expect(
-    log_partitions: LogPartitions,
-    log_weights: Float[np.ndarray, " p"],
-    frequencies: Float[np.ndarray, " b"],
+    log_partitions: LogPartitions, log_weights: Weights, frequencies: Float[np.ndarray, " b"]
 ) -> Expectation:
     """The log-likelihood of a corpus and its gradient, the expected counts.
 
@@ -73,9 +73,7 @@ def expect(
     )
 
 
-def _gradient(
-    log_z: Tensor, weights: Tensor, frequencies: Float[np.ndarray, " b"]
-) -> Float[np.ndarray, " p"]:
+def _gradient(log_z: Tensor, weights: Tensor, frequencies: Float[np.ndarray, " b"]) -> Weights:
     if not log_z.requires_grad:  # no sentence uses any parameter
         return np.zeros(len(weights))
     factors = torch.from_numpy(frequencies).to(log_z.device, log_z.dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float
@@ -15,6 +16,7 @@ from inout.learning.arguments import checked_array
 from inout.learning.model import Parameters
 
 Numbers = float | Sequence[float] | NDArray[np.float64] | Tensor
+Weights: TypeAlias = Float[np.ndarray, " p"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class Additive:
 
     amount: Numbers
 
-    def pseudo_counts(self, size: int) -> Float[np.ndarray, " p"]:
+    def pseudo_counts(self, size: int) -> Weights:
         """What is added to each expected count."""
         return _numbers("prior: amount", self.amount, size, least=0.0, open_interval=False)
 
@@ -46,7 +48,7 @@ class Dirichlet:
 
     alpha: Numbers
 
-    def pseudo_counts(self, size: int) -> Float[np.ndarray, " p"]:
+    def pseudo_counts(self, size: int) -> Weights:
         """What is added to each expected count: alpha - 1."""
         return _numbers("prior: alpha", self.alpha, size, least=0.0, open_interval=True) - 1.0
 
@@ -54,20 +56,15 @@ class Dirichlet:
 Prior = Additive | Dirichlet
 
 
-def log_prior(
-    log_weights: Float[np.ndarray, " p"], pseudo_counts: Float[np.ndarray, " p"]
-) -> float:
+def log_prior(log_weights: Weights, pseudo_counts: Weights) -> float:
     """Σ pseudo-count · log weight over the parameters that are there."""
     counted = (pseudo_counts != 0) & (log_weights > -np.inf)
     return float(np.dot(pseudo_counts[counted], log_weights[counted]))
 
 
 def maximise(
-    parameters: Parameters,
-    log_weights: Float[np.ndarray, " p"],
-    counts: Float[np.ndarray, " p"],
-    pseudo_counts: Float[np.ndarray, " p"],
-) -> Float[np.ndarray, " p"]:
+    parameters: Parameters, log_weights: Weights, counts: Weights, pseudo_counts: Weights
+) -> Weights:
     """The log-weights that maximise Σ (count + pseudo-count) · log weight.
 
     Each distribution is (count + pseudo-count) over its sum. A distribution without any mass
@@ -94,7 +91,7 @@ def maximise(
 
 def _numbers(
     name: str, values: Numbers, size: int, *, least: float, open_interval: bool
-) -> Float[np.ndarray, " p"]:
+) -> Weights:
     """The values as an array [size], refused below `least` (or at it, if `open_interval`)."""
     wanted = f"must be a number {'above' if open_interval else 'of at least'} {least:g}"
     array = checked_array(name, values, wanted)

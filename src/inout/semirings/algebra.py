@@ -11,7 +11,7 @@ from torch import Tensor
 
 from inout._core.checks import expect_shape
 from inout._core.errors import ArgumentError
-from inout.semirings.base import Batch, Sized, TensorSemiring
+from inout.semirings.base import Batch, LogWeights, Sized, TensorSemiring, Values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +56,7 @@ class Algebra(TensorSemiring):
     def sum(self, x: Batch, index: Int[Tensor, " n"], size: int) -> Sized:
         return x.new_zeros((size, *self.shape)).index_add(0, index, x)
 
-    def lift(
-        self, log_weights: Inexact[Tensor, " n"], values: Inexact[Tensor, "n d"] | None = None
-    ) -> Batch:
+    def lift(self, log_weights: LogWeights, values: Values = None) -> Batch:
         """exp(log_weights) ⊗ exponential(values); without values, bare weights.
 
         The log-weights may be complex if `dtype` is.

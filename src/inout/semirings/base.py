@@ -14,6 +14,8 @@ from torch import Tensor
 from inout._core.errors import ArgumentError
 
 Elements = TypeVar("Elements")
+LogWeights: TypeAlias = Inexact[Tensor, " n"]
+Values: TypeAlias = Inexact[Tensor, "n d"] | None
 Batch: TypeAlias = Inexact[Tensor, "n ..."]
 Sized: TypeAlias = Inexact[Tensor, "{size} ..."]
 
@@ -57,9 +59,7 @@ class Semiring(ABC, Generic[Elements]):
         """The rows of all `batches` (at least one), in order, as one batch."""
 
     @abstractmethod
-    def lift(
-        self, log_weights: Inexact[Tensor, " n"], values: Inexact[Tensor, "n d"] | None = None
-    ) -> Elements:
+    def lift(self, log_weights: LogWeights, values: Values = None) -> Elements:
         """The elements of weight exp(log_weights); −inf gives 0.
 
         `values` is what each element carries besides its weight, for the semirings that carry

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Inexact, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from inout._core.checks import expect_shape
-from inout.semirings.base import Batch, Sized, TensorSemiring, segment_max
+from inout.semirings.base import Batch, LogWeights, Sized, TensorSemiring, Values, segment_max
 from inout.semirings.polynomial import Polynomial
 
 
@@ -79,9 +79,7 @@ class Jet(TensorSemiring):
         log_total = torch.where(empty, -torch.inf, total.log() + top)
         return self._with_constant(torch.where(self._spread(empty), 0, result), log_total)
 
-    def lift(
-        self, log_weights: Inexact[Tensor, " n"], values: Inexact[Tensor, "n d"] | None = None
-    ) -> Batch:
+    def lift(self, log_weights: LogWeights, values: Values = None) -> Batch:
         size = len(log_weights)
         values = log_weights.new_zeros(size, len(self.orders)) if values is None else values
         expect_shape("values", values, (size, len(self.orders)))

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Float64, Inexact, Int
 from torch import Tensor
 
 from inout.semirings.algebra import Algebra
-from inout.semirings.base import Semiring, segment_max
+from inout.semirings.base import LogWeights, Semiring, Values, segment_max
 
 # log 2 in two parts; the first ends in 21 zero bits, so that its integer multiples are exact.
 _LOG2_HIGH = float.fromhex("0x1.62e42fee00000p-1")
@@ -81,9 +81,7 @@ class Scaled(Semiring[ScaledElements]):
         mantissas, exponents = zip(*batches, strict=True)
         return ScaledElements(torch.cat(mantissas), torch.cat(exponents))
 
-    def lift(
-        self, log_weights: Inexact[Tensor, " n"], values: Inexact[Tensor, "n d"] | None = None
-    ) -> ScaledElements:
+    def lift(self, log_weights: LogWeights, values: Values = None) -> ScaledElements:
         """Elements of weight exp(log_weights), whose real parts may be far outside ±700."""
         wide = torch.promote_types(log_weights.dtype, torch.float64)
         log_weights = log_weights.to(dtype=wide, device=self.base.device)
