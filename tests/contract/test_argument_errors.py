@@ -18,6 +18,7 @@ NAMES = {
     "_DivergenceError": 0,
     "ArgumentError": 0,
     "ChartTooLargeError": 0,
+    "_DivergenceError": 0,
     "at_least": 0,
     "expect": 1,
     "expect_one_of": 0,

@@ -87,8 +87,10 @@ def _checked(
 ) -> tuple[Float[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
     given, right = np.asarray(confidences, dtype=np.float64), np.asarray(correct)
     if given.ndim != 1 or right.shape != given.shape:
-        wanted = "confidences and correct must be lists of the same length"
-        raise ArgumentError(None, f"{wanted}. Got shapes {given.shape} and {right.shape}")
+        shapes = f"{given.shape} and {right.shape}"
+        raise ArgumentError(
+            None, f"confidences and correct must be lists of the same length. Got shapes {shapes}"
+        )
     if not given.size:
         raise ArgumentError("confidences", "must be those of at least one example. Got none")
     if (bad := np.isnan(given)).any():

@@ -177,8 +177,10 @@ class NGramLanguageModel:
         ((2,), array([1., 1.]))
         """
         if self.order != 1 or self.end:
-            wanted = "only a model of order 1 without end is a chain"
-            raise ArgumentError(None, f"{wanted}. Got order {self.order}{', with end' * self.end}")
+            given = f"order {self.order}{', with end' * self.end}"
+            raise ArgumentError(
+                None, f"only a model of order 1 without end is a chain. Got {given}"
+            )
         initial = self.log_probabilities([self.beginning])
         return initial, np.stack([self.log_probabilities([y]) for y in range(self.labels)])
 

@@ -383,8 +383,11 @@ class Grammar:
         log_z = log_partitions(self._table, self.numpy_log_weights)
         if not np.isfinite(log_z[0]):
             kind = "infinite" if log_z[0] > 0 else "zero"
-            wanted = f"the weights of the trees of {self.start} must have a finite, positive sum"
-            raise ArgumentError(None, f"{wanted}. Got a grammar where it is {kind}")
+            raise ArgumentError(
+                None,
+                f"the weights of the trees of {self.start} must have a finite, positive sum. "
+                f"Got a grammar where it is {kind}",
+            )
         proper = proper_log_weights(self._table, self.numpy_log_weights, log_z)
         seen = reachable(self._table, proper > -np.inf)
         proper = np.where(seen[self._table.lhs], proper, -np.inf)

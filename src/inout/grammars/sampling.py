@@ -124,23 +124,34 @@ def _choices(grammar: Grammar) -> dict[str, tuple[list[float], list[int]]]:
 def check_samplable(grammar: Grammar) -> None:
     """Raise an ArgumentError with reason and remedy if trees cannot be drawn."""
     found = consistency(grammar)
-    radius = f"{found.spectral_radius:.6g}"
-    remedy: Remedy | None = Remedy.NORMALISE
+    remedy = Remedy.NORMALISE
     if not found.proper:
-        wanted = "the weights of the rules of each left side must sum to 1 to draw from them"
-        got = "a grammar where they do not"
-    elif found.leaking:
-        wanted = "every nonterminal that is met must have a finite tree"
-        got = f"none for {', '.join(found.leaking[:5])}"
-    elif found.consistent is False:
-        wanted = "the probabilities of all finite trees must sum to 1, or sampling may never end"
-        got = f"a spectral radius of {radius}, above 1"
-    elif found.consistent is None or not np.isfinite(expected(grammar).rules):
-        wanted, remedy = "the expected number of rules in a tree must be finite", None
-        got = f"a grammar where it is infinite (spectral radius {radius})"
-    else:
-        return
-    raise ArgumentError(None, f"{wanted}. Got {got}", remedy=remedy)
+        raise ArgumentError(
+            None,
+            "the weights of the rules of each left side must sum to 1 to draw from them. "
+            "Got a grammar where they do not",
+            remedy=remedy,
+        )
+    if found.leaking:
+        none = f"none for {', '.join(found.leaking[:5])}"
+        raise ArgumentError(
+            None,
+            f"every nonterminal that is met must have a finite tree. Got {none}",
+            remedy=remedy,
+        )
+    if found.consistent is False:
+        raise ArgumentError(
+            None,
+            "the probabilities of all finite trees must sum to 1, or sampling may never end. "
+            f"Got a spectral radius of {found.spectral_radius:.6g}, above 1",
+            remedy=remedy,
+        )
+    if found.consistent is None or not np.isfinite(expected(grammar).rules):
+        raise ArgumentError(
+            None,
+            "the expected number of rules in a tree must be finite. Got a grammar where it is "
+            f"infinite (spectral radius {found.spectral_radius:.6g})",
+        )
 
 
 def _uniform(generator: torch.Generator | None) -> Iterator[float]:

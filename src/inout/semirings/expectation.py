@@ -89,8 +89,8 @@ class SecondOrderExpectation(Algebra):
 
     def __post_init__(self) -> None:
         if min(self.d1, self.d2) < 0:
-            wanted = "d1 and d2 must be at least 0"
-            raise ArgumentError(None, f"{wanted}. Got {self.d1} and {self.d2} instead.")
+            given = f"{self.d1} and {self.d2} instead."
+            raise ArgumentError(None, f"d1 and d2 must be at least 0. Got {given}")
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -281,8 +281,10 @@ def score(
     for number, (tree, parse) in enumerate(zip_longest(gold, parses, fillvalue=_MISSING), 1):
         if tree is _MISSING or parse is _MISSING:
             which = "gold trees" if tree is _MISSING else "parses"
-            wanted = "there must be one parse (or None) for each gold tree"
-            raise ArgumentError(None, f"{wanted}. Got only {number - 1} {which} instead")
+            given = f"only {number - 1} {which} instead"
+            raise ArgumentError(
+                None, f"there must be one parse (or None) for each gold tree. Got {given}"
+            )
         sentences.append(score_sentence(tree, parse, options))
     return Scores(tuple(sentences), options.count_failures)
 
