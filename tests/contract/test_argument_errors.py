@@ -27,6 +27,7 @@ NAMES = {
 
 # How the messages that name no argument begin, and why they name none.
 OF_SEVERAL = """\
+--corpus and --facts
 --html and --svg must be different files
 --sentence and --facts word=... both give
 X and y must have the same number
@@ -56,6 +57,7 @@ OF_THE_OBJECT_ITSELF = """\
 enumerate_support lists at most
 enumerate_support needs elements of one length
 every nonterminal that is met must have
+nothing to train
 only a model of order 1 without end
 only the rules of trimmed() have numbers
 prefixes have probabilities only if
