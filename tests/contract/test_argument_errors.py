@@ -18,7 +18,6 @@ NAMES = {
     "_DivergenceError": 0,
     "ArgumentError": 0,
     "ChartTooLargeError": 0,
-    "_DivergenceError": 0,
     "at_least": 0,
     "expect": 1,
     "expect_one_of": 0,
@@ -27,7 +26,6 @@ NAMES = {
 
 # How the messages that name no argument begin, and why they name none.
 OF_SEVERAL = """\
---corpus and --facts
 --html and --svg must be different files
 --sentence and --facts word=... both give
 X and y must have the same number
@@ -57,7 +55,6 @@ OF_THE_OBJECT_ITSELF = """\
 enumerate_support lists at most
 enumerate_support needs elements of one length
 every nonterminal that is met must have
-nothing to train
 only a model of order 1 without end
 only the rules of trimmed() have numbers
 prefixes have probabilities only if
