@@ -490,7 +490,7 @@ def test_bytes_of_another_encoding(tmp_path: Path) -> None:
     path.write_bytes("# de José\n  # Núñez\nS -> 'ä'\n".encode("latin-1").replace(b"\xe4", b"a"))
     assert Grammar.load(path).terminals == ("a",)
     path.write_bytes("# José\nS -> 'ä'\n".encode("latin-1"))
-    with pytest.raises(FileError, match=r"g\.cfg:2:7: .*UTF-8.*0xe4; name its encoding"):
+    with pytest.raises(FileError, match=r"g\.cfg:2:7: .*UTF-8.*0xe4$"):
         Grammar.load(path)
     assert Grammar.load(path, encoding="latin-1").terminals == ("ä",)
     with pytest.raises(FileError, match=r":1:6: .*ascii text. Got the byte 0xe9$"):

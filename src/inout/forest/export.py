@@ -18,6 +18,7 @@ from inout.forest.expectations import item_and_edge_posteriors
 from inout.forest.labels import Item
 from inout.kernels.forest.arrays import ForestArrays
 from inout.viz import Graph, HyperEdge, Node
+from inout.viz.labels import log_values
 
 if TYPE_CHECKING:
     from inout.forest.forest import Forest
@@ -124,7 +125,7 @@ def as_graph(forest: Forest, max_items: int = MOST_ITEMS) -> Graph:
     if arrays.num_edges <= MOST_EDGES_WITH_VALUES:
         with torch.no_grad():
             values = torch.stack([forest.inside(), forest.outside()])[:, shown].T.tolist()
-        notes = [f"log inside {inner:.6g}, log outside {outer:.6g}" for inner, outer in values]
+        notes = [log_values(*pair) for pair in values]
     nodes = [
         Node(item, str(forest.labels[item]), kind, float(counts[item]), int(height), note=note)
         for item, kind, height, note in zip(shown, kinds, level, notes, strict=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from . import labels
 from .geometry import share
 from .labels import escape
 from .page import Html
@@ -80,24 +81,19 @@ def _cell(
     title = "&#10;".join(
         [escape(f"{' '.join(words[i:j])}  [{i}, {j}]")]
         + [
-            f"{escape(label)}  {value:.6g}{_logs(log_values.get((label, i, j)))}"
+            f"{escape(label)}  {value:.6g}"
+            + (f"  ({labels.log_values(*logs)})" if (logs := log_values.get((label, i, j))) else "")
             for value, label in found
         ]
     )
-    labels = "".join(
+    shown = "".join(
         f'<span class="io-label" style="--io-share:{0.08 + 0.5 * share(value):.2f}">'
         f"<span>{escape(label)}</span><small>{_digits(value)}</small></span>"
         for value, label in found[:most]
     )
     more = len(found) - most
     rest = f'<span class="io-more">+{more}</span>' if more > 0 else ""
-    return f'<td class="io-span" colspan="2" title="{title}">{labels}{rest}</td>'
-
-
-def _logs(values: tuple[float, float] | None) -> str:
-    if values is None:
-        return ""
-    return f"  (log inside {values[0]:.6g}, log outside {values[1]:.6g})"
+    return f'<td class="io-span" colspan="2" title="{title}">{shown}{rest}</td>'
 
 
 def _digits(value: float) -> str:

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from functools import lru_cache
 from html import escape as _escape
+from math import isfinite
 
 # Characters that XML forbids, that move a terminal's cursor, or that reverse the text around them.
 _UNSAFE = re.compile(
@@ -64,6 +65,12 @@ def escape(text: str) -> str:
     '&lt;a &amp; &quot;b&quot;&gt;'
     """
     return _escape(clean(text), quote=True)
+
+
+def log_values(inside: float, outside: float) -> str:
+    """The logs of the inside and the outside value of an item, for a tooltip."""
+    texts = (f"{x:.6g}" if isfinite(x) else "−∞" for x in (inside, outside))
+    return "log inside {}, log outside {}".format(*texts)
 
 
 def shorten(text: str, limit: int) -> str:

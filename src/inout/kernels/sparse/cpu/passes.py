@@ -125,6 +125,7 @@ class ParsingPasses:
     No chart is kept: each method makes what it needs, one sentence at a time in each thread,
     O(symbols n²) numbers of 8 bytes, twice that for expected counts.
 
+    >>> from inout.kernels.sparse.arrays import RuleArrays, SentenceArrays
     >>> rules = RuleArrays.compile(2, 0, np.array([[0, 0, 1]]), np.array([[0, 1]]))
     >>> words = SentenceArrays(np.array([0, 2]), np.array([0, 1, 2]), np.array([1, 1], np.int32))
     >>> half = np.log(0.5)
