@@ -162,6 +162,8 @@ def test_entropy_of_huge_potentials(family, tier, scale, shift):
         )
         truth = entropies(family, d)
         some = d.log_partition() > -torch.inf
+        if not some.any():
+            continue
         # A few units in the last place of log Z, and never the square of that.
         bound = 20 * np.finfo(float).eps * float(d.log_partition()[some].abs().max())
         assert bound < 1e-9

@@ -155,6 +155,8 @@ def _circles(
     best = costs[:, :-_OUTER].amin(1)
     # At the best radius a coefficient is smaller than its bound by about the root of 2 pi n.
     wanted = best - 0.5 * torch.log(2 * math.pi * (1 + n))[:, None] + math.log(precision) - _MARGIN
+    # The bound is for all functions together, and what wraps around comes from each of them.
+    wanted = wanted - math.log(generating.real_parts().num_functions)
     circles = []
     top, first = highest, int(generating.angles is None)
     while top >= first:

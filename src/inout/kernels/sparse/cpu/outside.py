@@ -364,12 +364,11 @@ def outside(problem, start, chart, factor, counts, outer):
             row = row_of(weights.unary, cell)
             unary, keep = weights.unary[row], keep_of(numbers, weights.keeps, row)
             back_through_unary(grammar, numbers, unary, keep, span, counts.unary[row])
+            shift = back_shift(numbers, exps, weights.unary_exponents, row, i, j)
             if outer.back.size > 0:
-                if exps.size > 0:
-                    outer.units[i, j] = exps[i, j] * LOG2
+                outer.units[i, j] = shift * LOG2
                 report(numbers, grammar, unary, keep, span, i, j, outer)
             bar(words.allowed, cell, span.back, 0.0)
-            shift = back_shift(numbers, exps, weights.unary_exponents, row, i, j)
             position = start + i if width == 1 else -1
             count_entries(numbers, words, position, cell, shift, span, counts.words)
             if width > 1:
