@@ -24,7 +24,6 @@ from inout.latent import (
     split,
     treebank_model,
 )
-from inout.latent.decoding.best_trees import check_method
 from inout.latent.spectral.features import both, pair
 from inout.learning import latent_grammars
 from inout.learning.latent_grammars import fit_latent_em, fit_latent_grammar
@@ -170,7 +169,7 @@ def test_charts_are_not_larger_than_memory(monkeypatch):
 
 def test_methods_are_named():
     with pytest.raises(inout.ArgumentError, match=r"goodman, min_risk, max_rule\. Got 'viterbi'"):
-        check_method("viterbi")
+        LatentParser(fit_latent_grammar([Tree.fromstring("(S (A a))")], 1)).parse(["a"], "viterbi")
 
 
 def test_both_defaults_are_one():

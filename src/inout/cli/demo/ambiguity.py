@@ -21,7 +21,7 @@ from inout.viz.text import bar
 SENTENCE = "the astronomer saw the star with a telescope"
 FULL_BAR = 10.0  # bits
 DRAWN = ("fruit flies like a banana", "I saw her duck")
-_ASKED = Request(k=2, count=True, picture=True)
+_ASKED = Request(k=2, count=True, constituents=True, picture=True)
 _INDENT = 3
 
 
