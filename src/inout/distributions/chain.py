@@ -37,7 +37,7 @@ class LinearChain(LabelSequence):
     their gradients. Potentials in half precision are computed in float32. `tier="reference"`
     computes log Z and its derivatives in plain torch code instead of the compiled kernels. For
     very long chains on the CPU, `memory="sqrt"` keeps only O(b √n s) for the gradient and computes
-    the rest again, which takes about a third longer; a number of bytes does so where needed. NaN
+    the rest again, block by block; a number of bytes does so where needed. NaN
     and +inf are refused, at the latest by the first query (on a GPU by its backward pass).
 
     >>> import torch
