@@ -145,6 +145,14 @@ KERNELS = (
         tests=("tests/oracle/test_context_selection.py",),
     ),
     Fault(
+        "truncated-gradients-are-biased",
+        file="kernels/lattice/gradient.py",
+        function="truncated",
+        text="np.copysign(least, slopes), 0.0)",
+        instead="slopes, 0.0)",
+        tests=("tests/oracle/test_hogwild.py", "-k", "expected_gradient"),
+    ),
+    Fault(
         "forest-shares-not-rescaled",
         file="kernels/forest/cpu/scaled.py",
         function="inside",

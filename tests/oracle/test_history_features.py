@@ -21,6 +21,7 @@ from inout.kernels.lattice.ties import Ties
 from inout.learning.context_batches import BatchContexts
 from inout.learning.context_training import Training
 from inout.learning.contexts import fit_contexts
+from inout.learning.hogwild import Hogwild
 from tests.oracle import reified_contexts as oracle
 from tests.oracle.reified_contexts import BOS
 from tests.support import assert_close
@@ -246,7 +247,7 @@ def test_a_step_of_adagrad(name: str) -> None:
         gradient.subtract(plain.expected(totals.posteriors))
         seen = model.observe([sequence])
         training = Training(model, seen, targets, False, 1, torch.Generator(), 1, None)
-        weights = weights_of(training.adagrad(0.2, 0.5))
+        weights = weights_of(training.adagrad(Hogwild(0.2, 0.5)))
         for feature in set(weights) | set(gradient):
             if feature[0] not in ("x", "escape"):
                 slope = gradient[feature]

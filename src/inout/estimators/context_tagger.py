@@ -39,7 +39,8 @@ class ContextTagger(BaseEstimator):  # type: ignore[misc]
     `order`: n-grams of up to this many labels are features. `size`: number of contexts per
     position. `memory`: maximum labels a context remembers ("order": what n-grams need; None: no
     limit). `beam`: beam search instead; with `learn_escape` pruned histories stay possible.
-    `method`, `epochs`, `step`, `delta`, `l2`: as in `inout.learning.contexts.fit_contexts`.
+    `method`, `epochs`, `step`, `delta`, `l2`, `threads`, `truncate`: as in
+    `inout.learning.contexts.fit_contexts`.
     `random_state`: the order in which sequences are seen; None is always the same order.
     `history_features`: functions of the labels before a position, which they see as strings.
 
@@ -74,12 +75,15 @@ class ContextTagger(BaseEstimator):  # type: ignore[misc]
         l2: float = 0.0,
         random_state: int | np.random.RandomState | None = None,
         history_features: Sequence[HistoryFeature] = (),
+        threads: int = 1,
+        truncate: float = 0.0,
     ) -> None:
         self.order, self.size, self.memory = order, size, memory
         self.beam, self.learn_escape = beam, learn_escape
         self.method, self.epochs = method, epochs
         self.step, self.delta, self.l2 = step, delta, l2
         self.random_state, self.history_features = random_state, history_features
+        self.threads, self.truncate = threads, truncate
 
     def fit(self, X: Sequences, y: Labels) -> ContextTagger:
         """Train on sequences and their labels; O(epochs · positions · size · labels) time."""

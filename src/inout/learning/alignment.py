@@ -16,10 +16,11 @@ from inout._core.errors import ArgumentError
 from inout.contexts.alignments.actions import action_targets, alignment_actions
 from inout.contexts.alignments.model import AlignmentModel, AlignmentSettings
 from inout.kernels.lattice.arrays import Columns, Targets, Vector
-from inout.kernels.lattice.op import Lattice, grow_rows
+from inout.kernels.lattice.op import Lattice
 from inout.kernels.lattice.selection import By
-from inout.learning.arguments import checked_number, generator_or_fixed
+from inout.learning.arguments import generator_or_fixed
 from inout.learning.context_training import refuse_divergence
+from inout.learning.hogwild import Hogwild, Steps, shared_out
 from inout.learning.progress import Callback, Progress, reporter
 
 LEAST = 1e-3
@@ -39,21 +40,9 @@ class AlignmentStats:
     # log p(target | input) of examples that were not lost, before the update of each.
     log_likelihood: float = 0.0
 
-
-@dataclass(frozen=True, kw_only=True)
-class Descent:
-    """AdaGrad, one example at a time."""
-
-    epochs: int = 5
-    step: float = 0.2
-    delta: float = 0.1
-    least: float = LEAST
-
-    def __post_init__(self) -> None:
-        at_least("epochs", self.epochs, 0)
-        checked_number("step", self.step, 0, above=True)
-        checked_number("delta", self.delta, 0, above=True)
-        checked_number("least", self.least, 0)
+    def add(self, other: AlignmentStats) -> None:
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
 
 
 After = Callable[[int, AlignmentModel, AlignmentStats], None]
@@ -71,6 +60,8 @@ def fit_alignment(
     step: float = 0.2,
     delta: float = 0.1,
     least: float = LEAST,
+    threads: int = 1,
+    truncate: float = 0.0,
     generator: torch.Generator | None = None,
     after: After | None = None,
     progress: bool | Callback = False,
@@ -99,7 +90,9 @@ def fit_alignment(
     `order`: n-grams up to this length have weights, or `only_longest`; an n-gram gets a weight once
     its gradient exceeds ±least. By default `symbols` and `letters` are those of the examples.
     `settings` are those of `AlignmentSettings`. `generator` draws the order of each epoch, by
-    default one with seed 0; `after(seen, model, stats)` is called after each example.
+    default one with seed 0; `after(seen, model, stats)` is called after each example, with several
+    threads after every 50. `threads` and `truncate` are those of `fit_contexts`; with `truncate`,
+    rounding decides which n-grams get weights, and `least` does not.
 
     >>> inputs, outputs = [["A", "B"], ["B"], ["B", "A"]], ["xyy", "yy", "yyx"]
     >>> model = fit_alignment(inputs, outputs, order=2, epochs=10)
@@ -111,14 +104,15 @@ def fit_alignment(
     if not inputs or len(inputs) != len(outputs):
         given = f"{len(inputs)} inputs and {len(outputs)} outputs"
         raise ArgumentError(None, f"there must be inputs, with an output for each. Got {given}")
-    descent = Descent(epochs=epochs, step=step, delta=delta, least=least)
+    how = Hogwild(step, delta, threads, truncate, least)
+    at_least("epochs", epochs, 0)
     source = generator_or_fixed(generator)
     if symbols is None:
         symbols = sorted({symbol for given in inputs for symbol in given})
     if letters is None:
         letters = sorted({letter for output in outputs for letter in output})
     chosen = AlignmentSettings(size=size, beam=strategy != "contexts", **settings)
-    fit = partial(_fit_stage, descent=descent, generator=source, progress=progress)
+    fit = partial(_fit_stage, epochs=epochs, how=how, generator=source, progress=progress)
     targets = None
     if strategy == "forced":
         exact = replace(chosen, beam=False, memory=1, size=2 * len(letters) + 2)
@@ -161,7 +155,8 @@ def _fit_stage(
     examples: Examples,
     strategy: Strategy,
     *,
-    descent: Descent,
+    epochs: int,
+    how: Hogwild,
     generator: torch.Generator,
     after: After | None = None,
     progress: bool | Callback = False,
@@ -170,25 +165,38 @@ def _fit_stage(
     stats = AlignmentStats()
     size = len(examples.columns)
     started = monotonic()
+    workers = [
+        partial(_learn, model, examples, strategy, steps)
+        for steps in how.steps(model.histories, generator)
+    ]
+    together = 1 if how.threads == 1 else TOLD
     with reporter(progress, "alignments") as tell:
-        for _ in range(descent.epochs):
-            for e in torch.randperm(size, generator=generator).tolist():
-                target = examples.targets[e]
-                found: list[tuple[Lattice, Vector]] = []
-                if target is not None:
-                    found = difference(model, examples.columns[e], target, strategy, stats)
-                for lattice, weights in found:
-                    grow_rows(model.histories, lattice, weights, descent.least)
-                    model.histories.add_gradient(lattice, weights)
-                if found:
-                    model.histories.adagrad(descent.step, descent.delta)
-                stats.lost += not found
-                stats.seen += 1
+        for _ in range(epochs):
+            order = torch.randperm(size, generator=generator).tolist()
+            for first in range(0, size, together):
+                for found in shared_out(workers, order[first : first + together]):
+                    stats.add(found)
                 if after is not None:
                     after(stats.seen, model, stats)
                 if stats.seen % TOLD == 0:
-                    tell(_progress(stats, size * descent.epochs, monotonic() - started))
+                    tell(_progress(stats, size * epochs, monotonic() - started))
             refuse_divergence(model.histories.weights)
+    return stats
+
+
+def _learn(
+    model: AlignmentModel, examples: Examples, strategy: Strategy, steps: Steps, e: int
+) -> AlignmentStats:
+    """A step for one example."""
+    stats, target = AlignmentStats(seen=1), examples.targets[e]
+    found: list[tuple[Lattice, Vector]] = []
+    if target is not None:
+        found = difference(model, examples.columns[e], target, strategy, stats)
+    for lattice, slopes in found:
+        steps.add(lattice, slopes)
+    if found:
+        steps.take()
+    stats.lost += not found
     return stats
 
 

@@ -1,4 +1,4 @@
-"""`Training`: a context model in training, its AdaGrad steps and its reports."""
+"""`Training`: a context model in training, the steps of its `Worker`s, and its reports."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from inout.contexts.observations import Observations
 from inout.kernels.lattice.arrays import Columns, Targets
 from inout.kernels.lattice.cpu import observations as observed
 from inout.kernels.lattice.op import Lattice
+from inout.learning.hogwild import Hogwild, Steps, shared_out
 
 Vector = NDArray[np.float64]
 
@@ -52,62 +53,21 @@ class Training:
     _since: int = 0
     _missing: int = 0
 
-    def adagrad(self, step: float, delta: float) -> ContextModel:
-        """One step per example."""
-        model, seen = self.model, self.seen
-        weights, histories = model.emission, model.histories
-        gradient, squares = np.zeros_like(weights), np.zeros_like(weights)
-        escape_square = 0.0
-        columns: dict[int, Columns] = {}
+    def adagrad(self, how: Hogwild) -> ContextModel:
+        """One step per example, by one thread or several."""
+        count = len(self.seen.lengths)
+        squares = Squares(np.zeros_like(self.model.emission))
+        steps = how.steps(self.model.histories, self.generator)
+        workers = [Worker(self, squares, one) for one in steps]
         for epoch in range(self.epochs):
-            for b in torch.randperm(len(seen.lengths), generator=self.generator).tolist():
-                first, length = int(seen.starts[b]), int(seen.lengths[b])
-                own = columns.get(length)
-                if own is None:
-                    own = columns[length] = model.columns(seen.lengths[b : b + 1])
-                emissions = np.empty((length, weights.shape[1]))
-                observed.scores(seen.offsets, seen.indices, seen.values, first, weights, emissions)
-                target = self.targets.part(b, b + 1)
-                lattice, slopes, positions = self.slopes(own, emissions, target)
-                positions = positions[:, : weights.shape[1]]
-                observed.add_gradient(
-                    seen.offsets, seen.indices, seen.values, first, positions, gradient
-                )
-                observed.adagrad(
-                    seen.offsets, seen.indices, first, length, weights, gradient, squares, step,
-                    delta,
-                )  # fmt: skip
-                histories.adagrad(step, delta)
-                if self.learn_escape:
-                    slope = float(slopes[lattice.lens[lattice.edge_sources] == 0].sum())
-                    if slope:
-                        escape_square += slope * slope
-                        escape = model.escape + step * slope / (delta + np.sqrt(escape_square))
-                        self.model = model = replace(model, escape=escape)
+            order, done = torch.randperm(count, generator=self.generator).tolist(), 0
+            while done < count:
+                until = min(done + self.every - self.examples % self.every, count)
+                for likelihood, length in shared_out(workers, order[done:until]):
+                    self.note(likelihood, length)
+                done = until
                 self.report(epoch)
         return self.model
-
-    def slopes(
-        self, columns: Columns, emissions: Vector, target: Targets
-    ) -> tuple[Lattice, Vector, Vector]:
-        """A lattice, the gradient in its edges, and that in the emissions.
-
-        The gradient in the weights of histories is added up where they are.
-        """
-        model, histories = self.model, self.model.histories
-        lattice = model.lattice(columns, emissions, grow=True)
-        wanted = lattice.constrained(target)
-        likelihood = float(lattice.log_shares(wanted.log_partition)[0])
-        self.note(likelihood, float(lattice.mean_lengths[0]))
-        slopes = wanted.posteriors - lattice.posteriors
-        histories.add_gradient(lattice, slopes)
-        positions = lattice.emission_counts(slopes)
-        if wanted.log_partition[0] == -np.inf:
-            alone = model.lattice(columns, emissions, 1, by="target", targets=target, grow=True)
-            own = alone.constrained(target).posteriors
-            histories.add_gradient(alone, own)
-            positions += alone.emission_counts(own)
-        return lattice, slopes, positions
 
     def note(self, likelihood: float, length: float) -> None:
         """Add an example to the next report."""
@@ -137,6 +97,83 @@ class Training:
             )  # fmt: skip
         self._likelihood = self._length = 0.0
         self._since = self._missing = 0
+
+
+@dataclass(eq=False)
+class Squares:
+    """The sums of squared gradients of the weights that are not of histories."""
+
+    emission: NDArray[np.float64]
+    escape: float = 0.0
+
+
+class Worker:
+    """Takes steps on the weights of a model in training, which others may be changing too."""
+
+    def __init__(self, training: Training, squares: Squares, steps: Steps) -> None:
+        self._training, self._squares, self._steps = training, squares, steps
+        self._gradient = np.zeros_like(squares.emission)
+        self._columns: dict[int, Columns] = {}
+        model = training.model
+        # All selected histories get weights, or those that steps change: always the latter where
+        # threads add to the table. Functions can only be asked about all.
+        steps_decide = steps.how.threads > 1 or bool(steps.how.truncate)
+        self._grow = not steps_decide or bool(model.history_features)
+
+    def __call__(self, b: int) -> tuple[float, float]:
+        """A step for example b: the log-likelihood before it, and the length of its contexts."""
+        seen, weights = self._training.seen, self._training.model.emission
+        first, length = int(seen.starts[b]), int(seen.lengths[b])
+        emissions = np.empty((length, weights.shape[1]))
+        observed.scores(seen.offsets, seen.indices, seen.values, first, weights, emissions)
+        lattice, slopes, positions, likelihood = self._slopes(b, emissions)
+        positions = positions[:, : weights.shape[1]]
+        observed.add_gradient(
+            seen.offsets, seen.indices, seen.values, first, positions, self._gradient
+        )
+        how = self._steps.how
+        observed.adagrad(
+            seen.offsets, seen.indices, first, length, weights, self._gradient,
+            self._squares.emission, how.step, how.delta,
+        )  # fmt: skip
+        self._steps.take()
+        if self._training.learn_escape:
+            self._escape(float(slopes[lattice.lens[lattice.edge_sources] == 0].sum()))
+        return likelihood, float(lattice.mean_lengths[0])
+
+    def _slopes(self, b: int, emissions: Vector) -> tuple[Lattice, Vector, Vector, float]:
+        """A lattice, the gradient in its edges, that in the emissions, and the log-likelihood.
+
+        The gradient in the weights of histories is added up for the next step.
+        """
+        model, target = self._training.model, self._training.targets.part(b, b + 1)
+        columns = self._columns.get(len(emissions))
+        if columns is None:
+            columns = model.columns(np.array([len(emissions)]))
+            self._columns[len(emissions)] = columns
+        lattice = model.lattice(columns, emissions, grow=self._grow)
+        wanted = lattice.constrained(target)
+        likelihood = float(lattice.log_shares(wanted.log_partition)[0])
+        slopes = self._added(lattice, wanted.posteriors - lattice.posteriors)
+        positions = lattice.emission_counts(slopes)
+        if likelihood == -np.inf:
+            alone = model.lattice(
+                columns, emissions, 1, by="target", targets=target, grow=self._grow
+            )
+            own = self._added(alone, alone.constrained(target).posteriors)
+            positions += alone.emission_counts(own)
+        return lattice, slopes, positions, likelihood
+
+    def _added(self, lattice: Lattice, slopes: Vector) -> Vector:
+        return self._steps.add(lattice, slopes, grow=not self._grow)
+
+    def _escape(self, slope: float) -> None:
+        """A step on the escape weight."""
+        if slope:
+            how, model = self._steps.how, self._training.model
+            self._squares.escape += slope * slope
+            change = how.step * slope / (how.delta + np.sqrt(self._squares.escape))
+            self._training.model = replace(model, escape=model.escape + change)
 
 
 def refuse_divergence(*weights: Vector) -> None:

@@ -17,6 +17,7 @@ from inout.learning.arguments import checked_number, generator_or_fixed
 from inout.learning.context_batches import fit_lbfgs
 from inout.learning.context_training import After, Training
 from inout.learning.context_training import Passed as Passed
+from inout.learning.hogwild import Hogwild
 
 Method = Literal["adagrad", "lbfgs"]
 
@@ -38,6 +39,8 @@ def fit_contexts(
     step: float = 0.2,
     delta: float = 0.1,
     l2: float = 0.0,
+    threads: int = 1,
+    truncate: float = 0.0,
     generator: torch.Generator | None = None,
     every: int | None = None,
     after: After | None = None,
@@ -55,6 +58,11 @@ def fit_contexts(
     sum is over all steps so far; a smaller `delta` learns more from rare features. "lbfgs":
     in each epoch contexts are selected for all sequences, then all weights are optimised with
     these contexts and the penalty l2/2 · |weights|².
+
+    `threads`: so many take steps at a time, sharing all weights without locks (Hogwild); two runs
+    then give different models. `truncate`: a gradient in the score of a label after a context that
+    is below ±truncate is rounded to 0 or ±truncate, at random, with unchanged expectation; n-grams
+    get weights only where it is not 0. Both are of appendix B of the paper.
 
     With a beam, only histories in the beam have probability. Tags outside it still count with all
     their features; with `learn_escape` they use ⋆…⋆ instead, at a learned cost.
@@ -95,8 +103,9 @@ def fit_contexts(
     l2 = checked_number("l2", l2, 0.0)
     if method == "adagrad":
         expect(not l2, "l2", "is for lbfgs", l2)
-        step = checked_number("step", step, 0.0, above=True)
-        return training.adagrad(step, checked_number("delta", delta, 0.0, above=True))
+        return training.adagrad(Hogwild(step, delta, threads, truncate))
+    expect(threads == 1, "threads", "must be 1 for lbfgs", threads)
+    expect(not truncate, "truncate", "is for adagrad", truncate)
     return fit_lbfgs(training, l2)
 
 

@@ -18,6 +18,7 @@ FORMS = ("features", "conll")
 METHODS = ("adagrad", "lbfgs")
 NO_BOUND = "none"
 MOST = 1_000_000  # labels or contexts: more is a mistake
+MOST_THREADS = 1024
 
 EXAMPLES = """\
 Files have one position per line: its label and its features, separated by tabs. Write NAME:VALUE \
@@ -44,6 +45,7 @@ shorter memory; --beam drops them, as beam search does.
   inout context train train.tsv -o model.ctx --dev dev.tsv --epochs 10
   inout context train train.conll --from conll -o model.ctx --order 3
   inout context train train.tsv -o beam.ctx --beam --size 200
+  inout context train train.tsv -o model.ctx --threads 8 --truncate 0.001
 """
 TAG_EXAMPLES = """\
 Each line of output is a label, a tab, and the probability of that label at this position. The \
@@ -116,6 +118,15 @@ def train(
     l2: float | None = opt.option(
         "--l2", "X", "L2 penalty of lbfgs: X/2 times the squared weights.", shown="0"
     ),
+    threads: int = opt.option(
+        "--threads", "N", "Threads of adagrad; with more than one, results vary from run to run.", 1
+    ),
+    truncate: float = opt.option(
+        "--truncate",
+        "X",
+        "Round gradients below X at random to 0 or X, unbiased: fewer weights, less memory.",
+        0.0,
+    ),
     seed: int = opt.option("--seed", "N", "Seed for shuffling the sequences.", 0),
     form: str = opt.option("--from", "FORM", _FORM, FORMS[0]),
     as_json: bool = opt.JSON,
@@ -134,12 +145,16 @@ def train(
     if learn_escape and not beam:
         raise ArgumentError("--learn-escape", "needs --beam: contexts drop nothing")
     if method == "lbfgs":
-        opt.refuse({"--step": step, "--delta": delta}, "needs --method adagrad. Got lbfgs")
+        others = {"--threads": threads > 1 or None, "--truncate": truncate or None}
+        adagrad = {"--step": step, "--delta": delta} | others
+        opt.refuse(adagrad, "needs --method adagrad. Got lbfgs")
         options["l2"] = _finite("--l2", 0.0 if l2 is None else l2)
     else:
         opt.refuse({"--l2": l2}, "needs --method lbfgs. Got adagrad")
         options["step"] = _finite("--step", 0.2 if step is None else step, above=True)
         options["delta"] = _finite("--delta", 0.1 if delta is None else delta, above=True)
+        options["threads"] = opt.count("--threads", threads, 1, MOST_THREADS)
+        options["truncate"] = _finite("--truncate", truncate)
     with status() as line:
         from inout.cli.contexts import reading
 

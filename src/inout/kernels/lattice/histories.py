@@ -44,9 +44,6 @@ class Histories:
         self._counts = np.array([len(streams.widths), 0, 0], np.int64)
         self._weights = np.zeros(1024)
         self._squares = np.zeros(0)
-        self._gradient = np.zeros(0)
-        self._touched = np.zeros((0, 2), np.int64)
-        self._num_touched = 0
         self.begins = self._repeated(0)
         self.stars = self._repeated(1)
 
@@ -91,8 +88,13 @@ class Histories:
 
     @property
     def features(self) -> Features:
-        """All of it, as the kernels take it."""
-        return Features(self.streams, self._table, self.stars, self.begins, self._weights)
+        """All of it, as the kernels take it.
+
+        Threads can read it while another one adds to the table, holding `LOCK`: they miss what is
+        new, and nothing else.
+        """
+        with LOCK:
+            return Features(self.streams, self._table, self.stars, self.begins, self._weights)
 
     @property
     def is_full(self) -> bool:
@@ -108,10 +110,10 @@ class Histories:
             histories.reinsert(self._keys, self._values, keys, values)
             self._keys, self._values = keys, values
         if 2 * self.num_nodes > len(self._row_starts):
-            self._row_starts = _padded(self._row_starts, 2 * len(self._row_starts), -1)
+            self._row_starts = padded(self._row_starts, 2 * len(self._row_starts), -1)
         widest = int(self.streams.widths.max())
         if 2 * self.num_weights + 2 * widest > len(self._weights):
-            self._weights = _padded(self._weights, 2 * len(self._weights) + widest)
+            self._weights = padded(self._weights, 2 * len(self._weights) + widest)
 
     def _sure(self, do: Callable[[], Numbers]) -> Numbers:
         """Do it, again with more room as long as there is too little."""
@@ -240,17 +242,6 @@ class Histories:
             for key, start in self.ties.rows[s].items():
                 yield s, key, slice(start, start + width)
 
-    def add_gradient(self, lattice: Lattice, edge_weights: Vector, scale: float = 1.0) -> None:
-        """Add the weights of edges to the gradient, for the next step of `adagrad`."""
-        self._gradient = _padded(self._gradient, len(self._weights))
-        wanted = self._num_touched + lattice.slot_rows.size
-        if len(self._touched) < wanted:
-            self._touched = np.resize(self._touched, (2 * wanted, 2))
-        self._num_touched = histories.add_gradient(
-            lattice.slots, lattice.edge_offsets, lattice.columns, self.streams.places,
-            edge_weights, scale, self._gradient, self._touched, self._num_touched,
-        )  # fmt: skip
-
     def counts(self, lattice: Lattice, edge_weights: Vector) -> Vector:
         """The weights of edges added up for each weight of a feature: [weights]."""
         found = np.zeros(self.num_weights)
@@ -260,17 +251,20 @@ class Histories:
         )  # fmt: skip
         return found
 
-    def adagrad(self, step: float, delta: float) -> None:
-        """One step along the gradient that was added up, which is cleared.
+    @property
+    def capacity(self) -> int:
+        """The number of weights that there is room for; rows end before it."""
+        return len(self._weights)
 
-        w += step · g / (delta + √Σ g²), the sum over all steps so far (Duchi et al. 2010).
+    @property
+    def trained(self) -> tuple[Vector, Vector]:
+        """All weights, and the sums of their squared gradients: arrays to be written to.
+
+        Another thread may make larger ones meanwhile: then what is written here is lost.
         """
-        self._squares = _padded(self._squares, len(self._weights))
-        histories.adagrad(
-            self._weights, self._gradient, self._squares, self._touched, self._num_touched, step,
-            delta,
-        )  # fmt: skip
-        self._num_touched = 0
+        with LOCK:
+            self._squares = padded(self._squares, self.capacity)
+            return self._weights, self._squares
 
     def copy(self) -> Histories:
         """The same weights in a table of their own, without what training remembers."""
@@ -355,7 +349,7 @@ def _widths(streams: Streams, parents: Numbers) -> Numbers:
     return np.asarray(streams.widths[owners], np.int64)
 
 
-def _padded(array: NDArray[Any], size: int, fill: float = 0.0) -> NDArray[Any]:
+def padded(array: NDArray[Any], size: int, fill: float = 0.0) -> NDArray[Any]:
     """The array, or a longer copy if it is shorter than this."""
     if len(array) >= size:
         return array

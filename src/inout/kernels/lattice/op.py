@@ -26,6 +26,7 @@ from inout.kernels.lattice.cpu import inference as passes
 from inout.kernels.lattice.cpu import scoring
 from inout.kernels.lattice.cpu import targets as writing
 from inout.kernels.lattice.histories import Histories
+from inout.kernels.lattice.ties import LOCK
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,19 +250,19 @@ def grow_rows(histories: Histories, lattice: Lattice, edge_weights: Vector, leas
     """Give histories rows of zeros where an edge has a weight beyond ±least.
 
     For lattices that were selected without `grow`; their `slot_rows` are filled in, so that
-    `Histories.add_gradient` finds the new rows. What stays without a row has a gradient that is
-    small, and is dropped: of the contexts that are selected nearly all have next to no mass, and
-    rows for them all would need many times the memory (Steinhardt & Liang, appendix B, round
-    small coordinates of the gradient to zero for the same reason, at random).
+    `Gradient.add` finds the new rows. What stays without a row has a gradient that is small, and
+    is dropped: of the contexts that are selected nearly all have next to no mass, and rows for
+    them all would need many times the memory. `truncated` does the same without bias.
     """
     columns = lattice.columns
     places = np.repeat(np.arange(columns.size), np.diff(lattice.node_offsets))
     strings = Strings(lattice.parents, lattice.symbols, lattice.lens, lattice.is_anchored, places)
-    while True:
-        scoring.grow_rows(
-            columns, histories.features, strings, lattice.slots, lattice.edge_offsets, edge_weights,
-            least,
-        )  # fmt: skip
-        if not histories.is_full:
-            return
-        histories.enlarge()
+    with LOCK:
+        while True:
+            scoring.grow_rows(
+                columns, histories.features, strings, lattice.slots, lattice.edge_offsets,
+                edge_weights, least,
+            )  # fmt: skip
+            if not histories.is_full:
+                return
+            histories.enlarge()

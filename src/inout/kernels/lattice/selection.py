@@ -68,13 +68,15 @@ def select(
     room = selection.bounds(columns, policy, histories.streams.num_actions)
     nodes, slots, edges = _empty(columns.size, room, histories.begins.size)
     aims = _aims(columns, targets, room.nodes)
+    growth = histories.growth(grow)
     with histories.guard:
         while True:
             selection.select(
-                columns, histories.features, histories.growth(grow), emissions, policy, aims, nodes,
-                slots, edges, room,
+                columns, histories.features, growth, emissions, policy, aims, nodes, slots, edges,
+                room,
             )  # fmt: skip
-            if histories.is_full:
+            # Without growth it may be another thread that finds no room.
+            if growth.any() and histories.is_full:
                 histories.enlarge()
             elif not histories.settle(nodes, grow=grow):
                 return _lattice(columns, nodes, slots, edges)

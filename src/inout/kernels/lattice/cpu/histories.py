@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numba import types
+from numba.extending import intrinsic
+from numba.np import arrayobj
 
 from inout._core.cpu.compiling import compiled, inner
 
@@ -14,6 +19,31 @@ NODES, WEIGHTS, IS_FULL = 0, 1, 2
 
 # What histories of a stream that are new get: nothing, nodes, nodes and rows of weights.
 GROW_NOTHING, GROW_NODES, GROW_ROWS = 0, 1, 2
+
+
+@intrinsic
+def _published(_: Any, keys: Any, place: Any) -> Any:
+    """keys[place], read before all that is read after it: of a key that is there, all is there."""
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        array = arrayobj.make_array(signature.args[0])(context, builder, given[0])
+        where = builder.gep(array.data, [given[1]])
+        return builder.load_atomic(where, "acquire", 8)
+
+    return types.int64(keys, place), generate
+
+
+@intrinsic
+def _publish(_: Any, keys: Any, place: Any, key: Any) -> Any:
+    """keys[place] = key, after all that was written before it: see `_published`."""
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        array = arrayobj.make_array(signature.args[0])(context, builder, given[0])
+        where = builder.gep(array.data, [given[1]])
+        builder.store_atomic(given[2], where, "release", 8)
+        return context.get_dummy_value()
+
+    return types.none(keys, place, key), generate
 
 
 @inner(inline="always")
@@ -45,37 +75,43 @@ def child(table, node, symbol, grow):
     """The node of a string with one symbol more, -1 if there is none; new if `grow`.
 
     Where the table has no room for it, counts[IS_FULL] is set: all is to be done again with a
-    larger one.
+    larger one. Without `grow`, another thread may add to the table meanwhile.
     """
     if node < 0:
         return -1
     keys, values, counts = table.keys, table.values, table.counts
     key = node * table.stride + symbol
     slot = _slot(key, len(keys))
-    while keys[slot] >= 0:
-        if keys[slot] == key:
+    while True:
+        there: Any = _published(keys, slot)  # type: ignore[call-arg]
+        if there == key:
             return values[slot]
+        if there < 0:
+            break
         slot = (slot + 1) & (len(keys) - 1)
     if not grow:
         return -1
     if 2 * (counts[NODES] + 1) > len(keys) or counts[NODES] + 1 > len(table.row_starts):
         counts[IS_FULL] = 1
         return -1
-    keys[slot] = key
     values[slot] = counts[NODES]
     table.row_starts[counts[NODES]] = -1
     counts[NODES] += 1
+    _publish(keys, slot, key)
     return values[slot]
 
 
 @inner
 def row(table, node, width, num_weights, grow):
-    """Where the weights of a node begin, -1 if it has none; new ones if `grow`."""
-    if node < 0:
+    """Where the weights of a node begin, -1 if it has none; new ones if `grow`.
+
+    A node, or its row, that another thread has added since does not fit into the arrays here.
+    """
+    if node < 0 or node >= len(table.row_starts):
         return -1
     start = table.row_starts[node]
     if start >= 0 or not grow:
-        return start
+        return start if start + width <= num_weights else -1
     if table.counts[WEIGHTS] + width > num_weights:
         table.counts[IS_FULL] = 1
         return -1

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.lattice.arrays import Integers, Mask, Vector
 from inout.kernels.lattice.cpu import sums
-from inout.kernels.lattice.cpu.histories import IS_FULL
+from inout.kernels.lattice.cpu.histories import GROW_NOTHING, IS_FULL
 from inout.kernels.lattice.cpu.scoring import find_rows, remember, score
 from inout.kernels.lattice.cpu.strings import Classes, Sorting, classify, collect, merge
 from inout.kernels.math.cpu.heap import keep_best, worse
@@ -86,9 +86,12 @@ def select(columns, features, grow, emissions, policy, aims, nodes, slots, edges
     """Select the contexts of all columns: fills `nodes`, `slots` and `edges`.
 
     `grow` [s]: of each stream, whether histories get nodes, or nodes and rows (GROW_…).
-    Stops where counts[IS_FULL] is set.
+    Stops where it finds no room for them, and counts[IS_FULL] is set.
     """
     by, firsts, places = policy.by, columns.firsts, features.streams.places
+    growing = False
+    for s in range(len(grow)):
+        growing |= grow[s] > GROW_NOTHING
     sorting, classes, room = _scratch(bounds, len(policy.sizes), by, aims)
     num_actions = features.streams.num_actions
     star = num_actions + 1
@@ -140,7 +143,7 @@ def select(columns, features, grow, emissions, policy, aims, nodes, slots, edges
             _lead(size, num_classes, order, starts, room.into, edges.targets[edge:])
             nodes.offsets[c + 1], slots.offsets[c + 1] = last + 1, slot + count
             edges.offsets[c + 1] = edge + count * size
-            if features.table.counts[IS_FULL]:
+            if growing and features.table.counts[IS_FULL]:
                 return
 
 
