@@ -19,8 +19,8 @@ from inout.forest import Forest
 from inout.forest.labels import BlockLabels
 from inout.kernels.chain import op
 from inout.kernels.chain.generating import generating_function
-from inout.kernels.chain.op import Memory
 from inout.kernels.chain.reference import reference_log_partition
+from inout.kernels.recomputing import Memory
 from inout.kernels.tiers import choose_tier
 from inout.series import Lanes
 

@@ -18,6 +18,7 @@ from inout.forest.labels import BlockLabels
 from inout.kernels.pcfg import op
 from inout.kernels.pcfg.generating import generating_function
 from inout.kernels.pcfg.reference import reference_grammar_log_partition
+from inout.kernels.recomputing import Memory
 from inout.series.lanes import Lanes
 
 
@@ -35,7 +36,9 @@ class PCFG(TreeDistribution):
 
     log Z and its gradient take O(n³ nt² + n² nt³ + n nt pt (nt + pt)) time per element.
     Half precision is computed in float32; `tier="reference"` runs plain torch code instead of the
-    compiled kernels.
+    compiled kernels. `memory` limits what they take besides potentials and gradients: a number of
+    bytes, or "sqrt". Charts are then made for as many elements as fit, or √b of them, discarded,
+    and made again in the backward pass. A single chart cannot be kept in part.
 
     >>> import torch
     >>> grammar = PCFG(torch.zeros(1), torch.zeros(1, 2, 2), torch.zeros(4, 1))
@@ -56,6 +59,7 @@ class PCFG(TreeDistribution):
         lengths: arguments.Lengths | None = None,
         *,
         tier: str | None = None,
+        memory: Memory = None,
     ) -> None:
         arguments.refuse_non_tensors(root=root, rules=rules, preterminals=preterminals)
         if root.ndim < 1 or preterminals.ndim < 2:
@@ -76,7 +80,7 @@ class PCFG(TreeDistribution):
             shapes = f"must be {list(own)} or {list(wanted)}"
             shapes += f" for {nt} nonterminals and {pt} preterminals"
             expect(good, name, shapes, list(given.shape))
-        self._set_shape(batch_shape, n, lengths, tier, preterminals.device)
+        self._set_shape(batch_shape, n, lengths, tier, memory, preterminals.device)
         arguments.refuse_bad_values("root", root)
         arguments.refuse_bad_values("rules", rules)
         arguments.refuse_bad_values("preterminals", preterminals, self._real[..., None])
@@ -100,6 +104,17 @@ class PCFG(TreeDistribution):
             "preterminals": torch.Size([n, pt]),
         }
 
+    @property
+    def _needs(self) -> tuple[int, int]:
+        _, n, nt, pt = self.size
+        rules, size = self.potentials["rules"], self.potentials["rules"].element_size()
+        pairs = nt if self.tier == "gpu" else 2  # kept for each nonterminal over a span
+        each = n * n * nt * pairs + 2 * n * nt * (2 * nt + pt) + 4 * n * pt
+        own = nt * (nt + pt) ** 2
+        shared = rules.ndim == 3
+        each += own if shared else 6 * own
+        return size * each + 32 * n * n, 6 * size * own if shared else 0
+
     def _flat(self, potentials: Potentials) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """root [b nt], rules [b nt s s] or [1 nt s s], preterminals [b n pt], lengths [b] >= 1."""
         b, n, nt, pt = self.size
@@ -114,7 +129,7 @@ class PCFG(TreeDistribution):
             self._flat_lengths,
         )
 
-    def _log_partition(self, potentials: Potentials) -> Float[Tensor, "*b"]:
+    def _log_partition_at_once(self, potentials: Potentials) -> Float[Tensor, "*b"]:
         if self._empty or self.event_shape[0] < 2:
             nothing = potentials["preterminals"].new_full(self.batch_shape, -torch.inf)
             return nothing + unrelated_zero(potentials)

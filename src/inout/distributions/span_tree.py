@@ -14,6 +14,7 @@ from inout.distributions.charts import Group, chart_forest
 from inout.distributions.trees import TreeDistribution, split_places, unrelated_zero, used_rows
 from inout.forest import Forest
 from inout.forest.labels import BlockLabels
+from inout.kernels.recomputing import Memory
 from inout.kernels.spans import op
 from inout.kernels.spans.generating import generating_function
 from inout.kernels.spans.reference import reference_tree_log_partition
@@ -32,6 +33,10 @@ class SpanTree(TreeDistribution):
     log Z and its gradient cost O(b n² s + b n³) time. Half precision is computed in float32;
     `tier="reference"` runs plain torch code instead of the compiled kernels.
 
+    `memory` limits what they take besides potentials and gradients: a number of bytes, at least
+    n² (5 s · size of a float + 96), or "sqrt". Charts are then made for as many elements as fit,
+    or √b of them, discarded, and made again in the backward pass.
+
     >>> import torch
     >>> trees = SpanTree(torch.zeros(3, 3, 1))
     >>> trees.log_partition().exp()  # two ways to bracket three words
@@ -46,13 +51,14 @@ class SpanTree(TreeDistribution):
         lengths: arguments.Lengths | None = None,
         *,
         tier: str | None = None,
+        memory: Memory = None,
     ) -> None:
         arguments.refuse_non_tensors(log_potentials=log_potentials)
         shape = log_potentials.shape
         good = len(shape) >= 3 and shape[-3] == shape[-2] and shape[-1] > 0
         wanted = "must be [*b n n s] with at least one label"
         expect(good, "log_potentials", wanted, list(shape))
-        self._set_shape(shape[:-3], shape[-2], lengths, tier, log_potentials.device)
+        self._set_shape(shape[:-3], shape[-2], lengths, tier, memory, log_potentials.device)
         arguments.refuse_bad_values("log_potentials", log_potentials, self._spans[..., None])
         self.potentials = arguments.of_one_dtype({"log_potentials": log_potentials})
 
@@ -65,6 +71,12 @@ class SpanTree(TreeDistribution):
     @property
     def _part_shapes(self) -> dict[str, torch.Size]:
         return {"log_potentials": self.potentials["log_potentials"].shape[-3:]}
+
+    @property
+    def _needs(self) -> tuple[int, int]:
+        _, n, s = self.size
+        labels = 5 * s * self.potentials["log_potentials"].element_size()
+        return n * n * (labels + 96), 0
 
     def _masked(self, potentials: Potentials) -> Float[Tensor, "*b n n s"]:
         """The potentials, -inf for impossible spans."""
@@ -86,7 +98,7 @@ class SpanTree(TreeDistribution):
         scores = torch.where(dead, -torch.inf, total)
         return scores.reshape(-1, n, n)
 
-    def _log_partition(self, potentials: Potentials) -> Float[Tensor, "*b"]:
+    def _log_partition_at_once(self, potentials: Potentials) -> Float[Tensor, "*b"]:
         if self._empty:
             nothing = potentials["log_potentials"].new_full(self.batch_shape, -torch.inf)
             return nothing + unrelated_zero(potentials)

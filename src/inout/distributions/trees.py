@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from copy import copy
 from functools import cache
 from itertools import product
 from math import comb
@@ -14,9 +15,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
-from inout.distributions.arguments import Lengths, checked_lengths, checked_range, refuse_misfits
+from inout.distributions.arguments import (
+    Lengths,
+    checked_lengths,
+    checked_memory,
+    checked_range,
+    refuse_misfits,
+)
 from inout.distributions.base import Potentials, StructuredDistribution
 from inout.forest import Forest
+from inout.kernels.recomputing import Memory, group_size, log_partition_by_groups
 from inout.kernels.spans import op as spans
 from inout.kernels.tiers import choose_tier
 
@@ -31,6 +39,7 @@ class TreeDistribution(StructuredDistribution):
 
     lengths: Tensor
     tier: str
+    memory: Memory
     event_name = "tree"
     most_events = 10**6
 
@@ -40,11 +49,12 @@ class TreeDistribution(StructuredDistribution):
         n: int,
         lengths: Lengths | None,
         tier: str | None,
+        memory: Memory,
         device: torch.device,
     ) -> None:
-        """Check the lengths and the tier, and set batch and event shape."""
+        """Check the lengths, the tier and the memory, and set batch and event shape."""
         self.lengths = checked_lengths(lengths, batch_shape, n, device)
-        self.tier = choose_tier(device, tier)
+        self.tier, self.memory = choose_tier(device, tier), checked_memory(memory)
         torch.distributions.Distribution.__init__(
             self, batch_shape, torch.Size([n, n]), validate_args=False
         )
@@ -60,6 +70,37 @@ class TreeDistribution(StructuredDistribution):
     def _flat_lengths(self) -> Int[Tensor, " b"]:
         """Lengths [b] of at least 1, as the kernels need them."""
         return self.lengths.reshape(-1).clamp(min=1)
+
+    @property
+    @abstractmethod
+    def _needs(self) -> tuple[int, int]:
+        """Bytes that log Z and its gradient take for each element, and in all besides."""
+
+    @abstractmethod
+    def _log_partition_at_once(self, potentials: Potentials) -> Float[Tensor, "*b"]:
+        """`_log_partition` with all charts in memory."""
+
+    def _log_partition(self, potentials: Potentials) -> Float[Tensor, "*b"]:
+        count = self.batch_shape.numel()
+        size = group_size(self.memory, count, *self._needs)
+        if size >= count or self.event_shape[0] < 2:
+            return self._log_partition_at_once(potentials)
+        shapes = self._part_shapes
+        batched = [p.ndim > len(shapes[name]) for name, p in potentials.items()]
+        flat = [
+            p.expand(self.batch_shape + shapes[name]).reshape(count, *shapes[name]) if own else p
+            for own, (name, p) in zip(batched, potentials.items(), strict=True)
+        ]
+        lengths = self.lengths.reshape(-1)
+
+        def of_group(lo: int, hi: int, *own: Tensor) -> Tensor:
+            group = copy(self)
+            group.lengths, group._batch_shape = lengths[lo:hi], torch.Size([hi - lo])
+            group.potentials = dict(zip(potentials, own, strict=True))
+            return group._log_partition_at_once(group.potentials)
+
+        log_z = log_partition_by_groups(of_group, size, count, flat, batched)
+        return log_z.reshape(self.batch_shape)
 
     def _checked_tree(self, event: Tensor, *, labels: int) -> tuple[Tensor, Tensor]:
         """An event [*s *b n n], expanded, with -1 in the padding, and where its spans are split."""

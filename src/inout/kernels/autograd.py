@@ -139,7 +139,8 @@ def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
 
 def _log_z(passes: Passes, potentials: Sequence[Tensor]) -> Tensor:
     log_z = passes.log_z
-    return log_z if log_z.is_complex() else log_z.to(potentials[0].dtype)
+    # A copy: a result that the passes hold would hold them through its graph, a cycle.
+    return log_z.to(log_z.dtype if log_z.is_complex() else potentials[0].dtype, copy=True)
 
 
 def gradient_wanted(*potentials: Tensor) -> bool:

@@ -18,11 +18,11 @@ from inout.kernels.chain.gpu.matrix import MatrixPasses
 from inout.kernels.chain.gpu.passes import GpuPasses
 from inout.kernels.chain.reference import reference_log_partition
 from inout.kernels.limits import CHAIN_GPU_LABELS
+from inout.kernels.recomputing import Memory, refuse_less
 from inout.kernels.shapes import Emissions, Labels, Lengths, PerElement, Transitions
 from inout.kernels.threads import over_batch
 from inout.kernels.tiers import choose_tier
 
-Memory = int | str | None  # bytes, or "sqrt"
 ChainPasses = CpuPasses | GpuPasses | MatrixPasses
 
 
@@ -52,8 +52,7 @@ def recomputing(
         raise ArgumentError("memory", "can be limited on the CPU only")
     every = math.isqrt(n - 1) + 1 if n else 1
     least = (3 * -(-n // every) + 6 * every) * row
-    if isinstance(memory, int) and least > memory:
-        raise ArgumentError("memory", f"must be at least {least} bytes. Got {memory}")
+    refuse_less(memory, least)
     return RecomputingPasses(emissions, transitions, lengths, every=every)
 
 
