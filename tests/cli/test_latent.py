@@ -88,6 +88,66 @@ def test_binarisation_and_starts_have_options(run, folder):
     assert (folder / "m").read_bytes() != first
 
 
+def test_values_by_label(run, folder):
+    """--latent has a number for some labels by name, or lets singular values decide."""
+    outcome = run("induce", "gold.mrg", "--latent", "1,NN=2,NP=3", "-o", "m")
+    assert outcome.code == 0
+    model = LatentGrammar.load(folder / "m").model
+    sizes = dict(zip(model.skeleton.nonterminals, model.sizes.tolist(), strict=True))
+    assert (sizes["NN"], sizes["DT"], sizes["S"]) == (2, 1, 1)
+    assert 1 < sizes["NP"] <= 3
+    assert f"\nvalues: NP {sizes['NP']}, " in outcome.err
+    for method in ("spectral", "em"):
+        outcome = run("induce", "gold.mrg", "--latent", "auto", "--method", method, "-o", "m")
+        assert outcome.code == 0
+        assert "\nvalues: " in outcome.err
+        assert LatentGrammar.load(folder / "m").model.sizes.max() > 2
+    for wrong in ("NP", "0", "NP=0", "2,3", "NP=2,NP=3", "1.5", ""):
+        outcome = run("induce", "gold.mrg", "--latent", wrong, "-o", "m")
+        assert (outcome.code, outcome.err) == (
+            2,
+            f"inout: --latent must be a number of at least 1, N,LABEL=N,… or auto. Got {wrong!r}\n",
+        )
+    outcome = run("induce", "gold.mrg", "--latent", "QQ=2", "-o", "m")
+    assert outcome.err == "inout: --latent must name labels of the trees. Got 'QQ'\n"
+
+
+def test_the_estimator_of_the_paper(run, folder):
+    options = ("--latent", "2", "-o", "m", "--estimator")
+    assert run("induce", "gold.mrg", *options, "paper").code == 0
+    grammar = LatentGrammar.load(folder / "m")
+    assert grammar.training["estimator"] == "paper"
+    assert not np.array_equal(
+        grammar.model.parameters, LatentGrammar.load(folder / "spectral.lpcfg").model.parameters
+    )
+    assert "must be shrunk or paper" in run("induce", "gold.mrg", *options, "mine").err
+    refused = run("induce", "gold.mrg", *options, "paper", "--method", "em")
+    assert refused.err == "inout: --estimator needs --method spectral. Got --method em\n"
+
+
+def test_sentences_without_trees(run, folder):
+    options = ("--latent", "2", "-o", "m", "--method", "em", "--iterations", "3")
+    outcome = run("induce", "gold.mrg", *options, "--sentences", "dev.txt")
+    assert outcome.code == 0
+    grammar = LatentGrammar.load(folder / "m")
+    assert (grammar.training["sentences"], grammar.training["sentence_weight"]) == (4, 1.0)
+    first = grammar.model.parameters
+    weighted = ("--sentences", "dev.txt", "--sentence-weight", "50")
+    assert run("induce", "gold.mrg", *options, *weighted).code == 0
+    assert not np.array_equal(LatentGrammar.load(folder / "m").model.parameters, first)
+    for wrong, message in (
+        (("--sentence-weight", "2"), "--sentence-weight needs --sentences FILE"),
+        (
+            ("--sentences", "dev.txt", "--sentence-weight", "0"),
+            "--sentence-weight must be above 0. Got 0.0",
+        ),
+        (("--sentences", "no.txt"), "no.txt: no such file"),
+    ):
+        assert run("induce", "gold.mrg", *options, *wrong).err.endswith(f"{message}\n")
+    spectral = run("induce", "gold.mrg", "--latent", "2", "-o", "m", "--sentences", "dev.txt")
+    assert spectral.err == "inout: --sentences needs --method em. Got --method spectral\n"
+
+
 @pytest.mark.parametrize("given", [("--model", "spectral.lpcfg"), ("spectral.lpcfg",)])
 @pytest.mark.parametrize("method", ["goodman", "min-risk", "max-rule"])
 def test_trees_of_the_treebank_come_out(run, folder, given, method):
@@ -222,7 +282,7 @@ OUT = ("-o", "x.lpcfg")
     ("arguments", "message"),
     [
         (("gold.mrg", "--latent", "2"), "inout: --latent needs -o FILE"),
-        (("gold.mrg", "--latent", "0", *OUT), "inout: --latent must be at least 1. Got 0"),
+        (("gold.mrg", "--latent", "0", *OUT), "inout: --latent must be a number of at least 1"),
         (
             ("gold.mrg", "--latent", "2", "--nary", *OUT),
             "inout: --nary cannot be used with --latent",

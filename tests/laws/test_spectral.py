@@ -13,7 +13,7 @@ from nltk.tree import Tree
 
 from inout.latent.spectral.estimation import fit_spectral
 from inout.latent.spectral.features import DEFAULT
-from inout.latent.spectral.moments import Shrinkage
+from inout.latent.spectral.options import Shrinkage
 from inout.latent.trees import SkeletalTrees
 from tests.oracle.spectral_cases import SIZES, all_trees, named, probability, random_grammar, spans
 from tests.oracle.test_spectral_features import random_trees

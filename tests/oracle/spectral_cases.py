@@ -182,7 +182,39 @@ def spans(tree: Tree, start: int = 0) -> list[tuple[str, int, int]]:
 def figure_7(
     trees: list[Tree], weights: np.ndarray, rank: dict[str, int], *, transposed: bool = False
 ) -> Grammar:
-    """Figures 7 and 8 with dense matrices, from all nodes; few features, by dictionaries.
+    """Figures 7 and 8 with dense matrices, from all nodes; few features, by dictionaries."""
+    return figure_7_with_moments(trees, weights, rank, transposed=transposed)[0]
+
+
+def theorem_3(
+    trees: list[Tree], weights: np.ndarray, rank: dict[str, int], epsilon: float, n: int, d: float
+) -> float:
+    """M_a that is enough for 1 - ε ≤ p̂/p ≤ 1 + ε, except with probability δ, as printed.
+
+    But for Λ: zeros outside of the diagonal of (Σᵃ)⁻¹ are not counted.
+    """
+    moments, sigma, last = figure_7_with_moments(trees, weights, rank, inverse=False)[:3]
+    elements = [abs(x) for part in (moments.roots, moments.binary, moments.lexical)
+                for value in part.values() for x in np.ravel(value)]  # fmt: skip
+    for matrix in sigma.values():
+        elements += [abs(x) for x in np.diag(np.linalg.inv(matrix))]
+    least = min(x for x in elements if x > 1e-12)
+    m, rules = max(rank.values()), len(moments.binary) + len(moments.lexical)
+    step = (1 + epsilon) ** (1 / (2 * n + 1)) - 1
+    return 128 * m**2 / (step**2 * least**2 * min(last.values()) ** 4) * np.log(2 * m * rules / d)
+
+
+def figure_7_with_moments(
+    trees: list[Tree],
+    weights: np.ndarray,
+    rank: dict[str, int],
+    *,
+    transposed: bool = False,
+    inverse: bool = True,
+) -> tuple[Grammar, dict[str, np.ndarray], dict[str, float]]:
+    """The grammar, Σᵃ, and the last singular value of each Ωᵃ that counts.
+
+    Without `inverse`, the grammar has D and d∞ instead of C and c∞.
 
     φ: 1, the rule, the rule of the left child. ψ: 1, the parent's rule and the side, the rule of
     the sibling. `transposed` computes Ω as the figure prints it.
@@ -196,7 +228,7 @@ def figure_7(
             phi = [phis[a].setdefault(f, len(phis[a])) for f in phi]
             psi = [psis[a].setdefault(f, len(psis[a])) for f in psi]
             nodes.append((node, phi, psi, weight, is_root))
-    u, v, sigma = {}, {}, {}
+    u, v, sigma, last, factor = {}, {}, {}, {}, {}
     totals: dict[str, float] = defaultdict(float)
     omega = {a: np.zeros((len(phis[a]), len(psis[a]))) for a in phis}
     for node, phi, psi, weight, _ in nodes:
@@ -204,15 +236,16 @@ def figure_7(
         for f, g in product(phi, psi):
             omega[node.label()][f, g] += weight
     for a, matrix in omega.items():
-        left, _, right = np.linalg.svd((matrix.T if transposed else matrix) / totals[a])
-        u[a], v[a] = left[:, : rank[a]], right[: rank[a]].T
-        sigma[a] = np.linalg.inv(u[a].T @ matrix @ v[a] / totals[a])
+        left, values, right = np.linalg.svd((matrix.T if transposed else matrix) / totals[a])
+        u[a], v[a], last[a] = left[:, : rank[a]], right[: rank[a]].T, values[rank[a] - 1]
+        sigma[a] = u[a].T @ matrix @ v[a] / totals[a]
+        factor[a] = np.linalg.inv(sigma[a]) if inverse else np.eye(rank[a])
     y = {id(node): u[node.label()][phi].sum(axis=0) for node, phi, *_ in nodes}
     zero = defaultdict(lambda: 0.0)  # type: ignore[var-annotated]
     grammar = Grammar(zero.copy(), zero.copy(), zero.copy())  # type: ignore[arg-type]
     for node, _, psi, weight, is_root in nodes:
         a = node.label()
-        z = v[a][psi].sum(axis=0) @ sigma[a] * (weight / totals[a])
+        z = v[a][psi].sum(axis=0) @ factor[a] * (weight / totals[a])
         if is_root:
             grammar.roots[a] = grammar.roots[a] + y[id(node)] * (weight / weights.sum())
         if isinstance(node[0], str):
@@ -221,7 +254,7 @@ def figure_7(
             rule = a, node[0].label(), node[1].label()
             found = np.einsum("i,j,k->ijk", z, y[id(node[0])], y[id(node[1])])
             grammar.binary[rule] = grammar.binary[rule] + found
-    return grammar
+    return grammar, sigma, last
 
 
 def _views(tree: Tree) -> Iterator[tuple[Tree, list[object], list[object], bool]]:

@@ -9,10 +9,17 @@ import pytest
 import torch
 
 from inout import InoutError
-from inout.latent.spectral import vectors
+from inout.latent.spectral import ErrorBound, vectors
 from inout.latent.spectral.estimation import fit_spectral
-from inout.latent.spectral.features import Features, left_rule, parent_rule, rule, sibling_rule
-from inout.latent.spectral.moments import Shrinkage
+from inout.latent.spectral.features import (
+    DEFAULT,
+    Features,
+    left_rule,
+    parent_rule,
+    rule,
+    sibling_rule,
+)
+from inout.latent.spectral.options import Estimator, Shrinkage
 from inout.latent.spectral.projection import CrossMoments, decompose
 from inout.latent.trees import SkeletalTrees
 from tests.oracle.spectral_cases import (
@@ -25,6 +32,7 @@ from tests.oracle.spectral_cases import (
     probability_by_values,
     random_grammar,
     spans,
+    theorem_3,
 )
 from tests.seeds import seeds
 from tests.support import assert_close
@@ -160,6 +168,89 @@ def test_figure_7(seed):
         figure_7(TREES, counts, rank, transposed=True)
 
 
+@pytest.mark.parametrize("seed", seeds(3))
+def test_the_estimator_of_the_paper(seed):
+    """One word chooses figure 7, in its own basis; its features are those of section 7.1."""
+    random = np.random.default_rng(seed)
+    _, probabilities = truth(seed)
+    counts = random.multinomial(3000, probabilities).astype(float)
+    found = fit_spectral(
+        ARRAYS, 2, "paper", weights=counts, features=FEW, solver="exact", keep_vectors=True
+    )
+    model = named(found.model)
+    rank = {name: len(root) for name, root in model.roots.items()}
+    expected = figure_7(TREES, counts, rank)
+    estimated = [probability(model, tree) for tree in TREES]
+    assert_close(estimated, [probability(expected, tree) for tree in TREES], atol=1e-9)
+    for part in ("binary", "lexical"):  # singular vectors have either sign
+        mine, theirs = getattr(model, part), getattr(expected, part)
+        for key, value in mine.items():
+            assert_close(np.abs(value), np.abs(theirs.get(key, 0 * value)), atol=1e-8)
+    for name, root in model.roots.items():
+        assert_close(np.abs(root), np.abs(expected.roots.get(name, 0 * root)), atol=1e-9)
+    # Nothing is left out for want of nodes, nor changed.
+    _, exact = truth(seed)
+    weights = np.ones(len(TREES)) * exact
+    again = fit_spectral(ARRAYS, 3, "paper", weights=weights, features=DEFAULT)
+    assert_close([probability(named(again.model), tree) for tree in TREES], exact, atol=1e-8)
+    own = fit_spectral(ARRAYS, 2, "paper", weights=counts)
+    assert list(Estimator.named("paper").features.inside) == ["rule"]
+    assert own.sizes.max() == 2
+
+
+@pytest.mark.parametrize("seed", seeds(3))
+def test_theorem_3(seed):
+    _, probabilities = truth(seed)
+    found = fit_spectral(ARRAYS, 2, "paper", weights=probabilities, features=FEW, solver="exact")
+    rank = dict(zip(ARRAYS.skeleton.nonterminals, found.sizes.tolist(), strict=True))
+    bound = ErrorBound.of(found)
+    for error, nodes, failure in ((0.1, 5, 0.05), (2.0, 3, 0.01), (1e-6, 1, 0.5)):
+        expected = theorem_3(TREES, probabilities, rank, error, nodes, failure)
+        assert bound.examples(error, nodes, failure) == pytest.approx(expected, rel=1e-6)
+        assert bound.error(expected, nodes, failure) == pytest.approx(error, rel=1e-6)
+        # One of these that is exact: the other is its inverse.
+        enough = bound.examples(error, nodes, failure)
+        assert_close(bound.error(enough, nodes, failure), error, rtol=1e-10)
+    assert bound.error(1.0, 10**4) == np.inf
+    for wrong in ({"examples": 0, "nodes": 1}, {"examples": 1, "nodes": 0}):
+        with pytest.raises(InoutError):
+            bound.error(**wrong)
+    with pytest.raises(InoutError):
+        bound.examples(0.1, 1, failure=1.0)
+    with pytest.raises(InoutError, match="paper"):
+        ErrorBound.of(fit_spectral(ARRAYS, 2, weights=probabilities))
+
+
+def test_sizes_by_name():
+    _, probabilities = truth(0)
+    names = ARRAYS.skeleton.nonterminals
+    wanted = {"A": 2, "D": 1, "*": 3}
+    found, _ = estimate(probabilities, latent=wanted)
+    sizes = dict(zip(names, found.sizes.tolist(), strict=True))
+    assert sizes == {"S": 1, "A": 2, "B": 2, "C": 3, "D": 1}
+    limits = dict(zip(names, found.conditioning.wanted.tolist(), strict=True))
+    assert limits == {"S": 3, "A": 2, "B": 3, "C": 3, "D": 1}
+    same, _ = estimate(probabilities, latent=dict.fromkeys(names, 2))
+    other, _ = estimate(probabilities, latent=2)
+    assert_close(same.model.parameters, other.model.parameters)
+    for wrong in ({"Q": 2}, {"A": 0}):
+        with pytest.raises(InoutError, match="latent"):
+            fit_spectral(ARRAYS, wrong)
+
+
+def test_sizes_by_singular_values():
+    _, probabilities = truth(0)
+    found, _ = estimate(probabilities, latent="auto", threshold=1e-8)
+    every, exact = estimate(probabilities)
+    assert (found.sizes == every.sizes).all()
+    for share in (0.1, 0.4):
+        options = {} if share == 0.1 else {"threshold": share}
+        found, _ = estimate(probabilities, latent="auto", **options)
+        for size, values in zip(found.sizes, every.singular_values, strict=True):
+            kept = (values > share * values[0]).sum() if values.size and values[0] > 1e-9 else 0
+            assert size == 1 + kept
+
+
 @pytest.mark.parametrize("solver", ["exact", "sparse", "randomised"])
 @pytest.mark.parametrize("centred", [True, False])
 def test_decompositions(solver, centred):
@@ -225,6 +316,7 @@ def test_misuse():
         {"threshold": -1.0},
         {"scaling": -1.0},
         {"worst_condition": 0.5},
+        {"smoothing": 0.5},
         {"features": FEW.with_inside(bad=lambda trees: trees.labels[1:])},
     ):
         with pytest.raises(InoutError):
@@ -241,7 +333,8 @@ def test_balanced():
     y, z = random.standard_normal((50, 3)), random.standard_normal((50, 3))
     shares = random.dirichlet(np.ones(50))
     z[:, 2] = z[:, 0] * 1e-9 + z[:, 1]
-    new_y, new_z, condition, dropped = vectors._balanced(y, z, shares, 1e4)
+    how = Estimator(worst_condition=1e4)
+    new_y, new_z, condition, dropped = vectors._balanced(y, z, shares, how)
     assert dropped == 1
     assert 1 <= condition < 1e4
     assert_close((new_y * shares[:, None]).T @ new_z, np.eye(2))

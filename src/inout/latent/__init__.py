@@ -9,13 +9,17 @@ from inout.latent.grammar import LatentGrammar as LatentGrammar
 from inout.latent.grammar import TrainingSet as TrainingSet
 from inout.latent.layout import Layout as Layout
 from inout.latent.model import LPCFG as LPCFG
+from inout.latent.model import PartlyParsed as PartlyParsed
 from inout.latent.refined import refined_grammar as refined_grammar
 from inout.latent.skeleton import Skeleton as Skeleton
+from inout.latent.spectral import ErrorBound as ErrorBound
+from inout.latent.spectral import Estimator as Estimator
 from inout.latent.spectral import Features as Features
 from inout.latent.spectral import Shrinkage as Shrinkage
 from inout.latent.spectral import SpectralEstimate as SpectralEstimate
 from inout.latent.spectral import fit_spectral as fit_spectral
 from inout.latent.starts import latent_sizes as latent_sizes
+from inout.latent.starts import most_values as most_values
 from inout.latent.starts import random_model as random_model
 from inout.latent.starts import smoothed as smoothed
 from inout.latent.starts import split as split

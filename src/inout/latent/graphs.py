@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,3 +98,27 @@ def chart_of_sentence(layout: Layout, words: Sequence[int], allowed: Mask | None
         num_owners=1,
     )
     return Chart(graph, found.spans, rules, n)
+
+
+def joined(graphs: Sequence[BlockGraph]) -> BlockGraph:
+    """Several graphs side by side in one; their trees or sentences keep their order."""
+
+    def shifted(name: str, counts: list[int]) -> NDArray[np.int32]:
+        firsts = np.cumsum([0, *counts[:-1]])
+        parts = [getattr(g, name) + first for g, first in zip(graphs, firsts, strict=True)]
+        return np.concatenate(parts).astype(np.int32)
+
+    items, owners = [len(g.symbols) for g in graphs], [g.num_owners for g in graphs]
+    edges = np.concatenate([np.diff(g.ends) for g in graphs])
+    shared: dict[str, Any] = {
+        name: np.concatenate([getattr(g, name) for g in graphs])
+        for name in ("symbols", "leaf_offsets", "rules", "root_offsets")
+    }
+    for name in ("leaves", "heads", "lefts", "rights", "roots"):
+        shared[name] = shifted(name, items)
+    return BlockGraph(
+        **shared,
+        ends=np.concatenate([np.zeros(1, np.int64), np.cumsum(edges)]),
+        owners=shifted("owners", owners),
+        num_owners=sum(owners),
+    )

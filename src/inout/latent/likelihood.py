@@ -1,8 +1,10 @@
-"""`TreeLikelihood`: log p of skeletal trees as a function of the parameters of a latent grammar."""
+"""`TreeLikelihood`: log p of trees and sentences as a function of a latent grammar's parameters."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -16,7 +18,7 @@ from inout.kernels.latent.arrays import BlockGraph, BlockRules
 from inout.kernels.latent.op import BlockPasses, add_gradients
 from inout.kernels.latent.reference import log_partitions as reference_log_partitions
 from inout.kernels.threads import GROUPS, over_batch
-from inout.latent.graphs import block_rules, graph_of_trees
+from inout.latent.graphs import block_rules, graph_of_trees, joined
 from inout.latent.layout import Layout
 from inout.latent.trees import SkeletalTrees
 
@@ -34,8 +36,9 @@ _NODES = 500
 class TreeLikelihood:
     """The log-probability of each of many trees, summed over the latent values of all nodes.
 
-    Called with log-weights [p] it gives log p [t], −inf for trees without probability; weights
-    below 1e-290 count as zero, unlike in `LPCFG.tree_log_probs`. Its
+    Behind the trees come sentences, given by the graphs of their charts: these are summed over
+    all of their trees as well. Called with log-weights [p] it gives log p [t], −inf for what has
+    no probability; weights below 1e-290 count as zero, unlike in `LPCFG.tree_log_probs`. Its
     gradient is expected counts, by one inside and one outside pass. O(nodes · m³) time; a vector
     of m numbers for each node in memory. Second and higher derivatives are those of the reference
     in torch, which is slow.
@@ -44,14 +47,21 @@ class TreeLikelihood:
     the number of threads.
     """
 
-    def __init__(self, layout: Layout, trees: SkeletalTrees) -> None:
+    def __init__(
+        self, layout: Layout, trees: SkeletalTrees, charts: Sequence[BlockGraph] = ()
+    ) -> None:
         self.layout = layout
         self.rules: BlockRules = block_rules(layout)
-        self.graphs: list[BlockGraph] = []
-        self._cuts = _cuts(trees)
-        for low, high in zip(self._cuts, self._cuts[1:], strict=False):
-            part = trees.select(np.arange(low, high))
-            self.graphs.append(graph_of_trees(layout, part))
+        self._cuts = _cuts(trees.offsets)
+        self.graphs = [
+            graph_of_trees(layout, trees.select(np.arange(low, high)))
+            for low, high in pairwise(self._cuts)
+        ]
+        if charts:
+            edges = np.cumsum([0, *(len(chart.lefts) for chart in charts)])
+            cuts = _cuts(edges)
+            self.graphs += [joined(charts[low:high]) for low, high in pairwise(cuts)]
+            self._cuts += [len(trees) + cut for cut in cuts[1:]]
 
     def __call__(self, log_weights: Float[Tensor, " p"]) -> Float[Tensor, " t"]:
         log_weights = as_log_weights("log_weights", log_weights, self.layout.size).cpu().double()
@@ -72,7 +82,7 @@ class TreeLikelihood:
     def gradient(self, passes: list[BlockPasses], factors: Float[np.ndarray, " t"]) -> Vector:
         """Σ factor · ∂ log |p| / ∂ parameters over all trees: [p]."""
         found = np.zeros(self.layout.size)
-        parts = [factors[low:high] for low, high in zip(self._cuts, self._cuts[1:], strict=False)]
+        parts = [factors[low:high] for low, high in pairwise(self._cuts)]
         add_gradients(passes, parts, found)
         return found
 
@@ -82,11 +92,12 @@ class TreeLikelihood:
         return sum(len(graph.heads) for graph in self.graphs) * int(self.rules.sizes.max()) ** 3
 
 
-def _cuts(trees: SkeletalTrees) -> list[int]:
+def _cuts(offsets: NDArray[np.int64]) -> list[int]:
     """Bounds of the parts, which have about as many nodes each; few nodes are one part."""
-    count = max(min(len(trees), len(trees.labels) // _NODES, GROUPS), 1)
-    nodes = trees.offsets[-1] * np.arange(1, count) // count
-    return [0, *np.searchsorted(trees.offsets, nodes).tolist(), len(trees)]
+    size = len(offsets) - 1
+    count = max(min(size, int(offsets[-1]) // _NODES, GROUPS), 1)
+    nodes = offsets[-1] * np.arange(1, count) // count
+    return [0, *np.searchsorted(offsets, nodes).tolist(), size]
 
 
 def _exp(log_weights: Vector) -> Vector:

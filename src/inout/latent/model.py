@@ -16,6 +16,7 @@ from torch import Tensor
 from inout._core.checks import as_log_weights, expect_shape
 from inout._core.errors import ArgumentError
 from inout.grammars.tree import Tree
+from inout.latent.graphs import chart_of_sentence
 from inout.latent.layout import Layout
 from inout.latent.likelihood import TreeLikelihood
 from inout.latent.sampling import MAX_NODES, sample_trees
@@ -24,6 +25,30 @@ from inout.latent.trees import SkeletalTrees
 
 Vector = NDArray[np.float64]
 Trees = SkeletalTrees | Sequence[Tree]
+
+
+@dataclass(frozen=True, eq=False)
+class PartlyParsed:
+    """A corpus of trees, and of sentences whose trees are not known, for `inout.em`.
+
+    The trees come first. The sentences must consist of words of the model, classes included; one
+    with others has no tree. `allowed` restricts the trees of a sentence to symbols over spans
+    [n n+1 a], which saves time; None is for all.
+
+    >>> from nltk.tree import Tree
+    >>> trees = SkeletalTrees.of([Tree.fromstring("(S (A x) (S (A y) (A x)))")])
+    >>> model = LPCFG(Layout(trees.skeleton, 1), np.array([1, 0, 0.5, 0.5, 0.5, 0.5]))
+    >>> corpus = PartlyParsed(trees, ["x y".split(), "y x x".split(), "z".split()])
+    >>> model.likelihood(corpus)(model.log_weights).exp()
+    tensor([0.0312, 0.1250, 0.0312, 0.0000], dtype=torch.float64)
+    """
+
+    trees: Trees
+    sentences: Sequence[Sequence[str]]
+    allowed: Sequence[NDArray[np.bool_] | None] | None = None
+
+    def __len__(self) -> int:
+        return len(self.trees) + len(self.sentences)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -123,11 +148,25 @@ class LPCFG:
         checked = as_log_weights("log_weights", log_weights, self.layout.size)
         return LPCFG(self.layout, np.exp(checked.detach().cpu().double().numpy()))
 
-    def likelihood(self, corpus: Trees) -> TreeLikelihood:
-        """A function of log-weights [p] that gives the log-probability of each tree [t]."""
-        return TreeLikelihood(self.layout, self._own(corpus))
+    def likelihood(self, corpus: Trees | PartlyParsed) -> TreeLikelihood:
+        """A function of log-weights [p] that gives the log-probability of each tree [t].
 
-    def lengths(self, corpus: Trees) -> NDArray[np.int64]:
+        After those of trees come those of sentences, sums over their trees.
+        """
+        if not isinstance(corpus, PartlyParsed):
+            return TreeLikelihood(self.layout, self._own(corpus))
+        numbers = self.skeleton.word_numbers
+        given = corpus.allowed or [None] * len(corpus.sentences)
+        charts = [
+            chart_of_sentence(self.layout, [numbers.get(x, -1) for x in words], allowed).graph
+            for words, allowed in zip(corpus.sentences, given, strict=True)
+        ]
+        return TreeLikelihood(self.layout, self._own(corpus.trees), charts)
+
+    def lengths(self, corpus: Trees | PartlyParsed) -> NDArray[np.int64]:
+        if isinstance(corpus, PartlyParsed):
+            words = np.array([len(words) for words in corpus.sentences], np.int64)
+            return np.concatenate([self.lengths(corpus.trees), words])
         # A binary tree of w words has 2w - 1 nodes.
         return (np.diff(self._own(corpus).offsets) + 1) // 2
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 import torch
@@ -13,27 +14,60 @@ from inout._core.errors import ArgumentError
 from inout._core.randomness import checked_generator, drawn
 from inout.latent.layout import MOST_VALUES, Layout
 from inout.latent.model import LPCFG
+from inout.latent.skeleton import Skeleton
 from inout.latent.trees import SkeletalTrees
 
 Numbers = NDArray[np.int64]
 Vector = NDArray[np.float64]
 Sizes = int | Sequence[int] | Numbers
+Latent = int | Mapping[str, int] | Literal["auto"]
+
+OTHERS = "*"
+DEFAULT_MOST = 16
+AUTO_MOST = 32
 
 
-def latent_sizes(trees: SkeletalTrees, latent: int, *, support: int = 20) -> Numbers:
+def most_values(skeleton: Skeleton, latent: int | Mapping[str, int]) -> Numbers:
+    """How many values each nonterminal may have [a]: the same number, or one for each name.
+
+    Names are those of nonterminals; a node that binarisation added (NP|<>) has the number of its
+    constituent, unless it is named itself. All others have that of "*", 16 by default.
+
+    >>> skeleton = Skeleton.of([("S", "NP", "VP"), ("NP", "DT", "NP|<>")], [("DT", "the")])
+    >>> found = most_values(skeleton, {"NP": 24, "DT": 4, "*": 8})
+    >>> dict(zip(skeleton.nonterminals, found.tolist()))
+    {'S': 8, 'NP': 24, 'VP': 8, 'DT': 4, 'NP|<>': 24}
+    """
+    names = skeleton.nonterminals
+    if not isinstance(latent, Mapping):
+        return np.full(len(names), min(at_least("latent", latent, 1), MOST_VALUES), np.int64)
+    given = {name: at_least(f"latent[{name!r}]", m, 1) for name, m in latent.items()}
+    for name in given:
+        if name not in skeleton.nonterminal_numbers and name != OTHERS:
+            raise ArgumentError("latent", f"must name labels of the trees. Got {name!r}")
+    others = given.get(OTHERS, DEFAULT_MOST)
+    found = [given.get(name, given.get(name.split("|<")[0], others)) for name in names]
+    return np.minimum(np.array(found, np.int64), MOST_VALUES)
+
+
+def latent_sizes(
+    trees: SkeletalTrees, latent: int | Mapping[str, int], *, support: int = 20
+) -> Numbers:
     """m_a = min(latent, 1 + n_a // support) for a nonterminal with n_a nodes in the trees: [a].
 
     A value needs nodes to be learnt from, and a block costs m³ whether or not it has them.
+    `latent` may be a number for each name, see `most_values`.
 
     >>> from nltk.tree import Tree
     >>> trees = SkeletalTrees.of([Tree.fromstring("(S (A x) (S (A y) (A x)))")])
     >>> latent_sizes(trees, 8, support=1)
     array([3, 4])
+    >>> latent_sizes(trees, {"A": 2, "*": 8}, support=1)
+    array([3, 2])
     """
-    most = at_least("latent", latent, 1)
     counts = np.bincount(trees.labels, minlength=len(trees.skeleton.nonterminals))
     found = 1 + counts // at_least("support", support, 1)
-    return np.minimum(min(most, MOST_VALUES), found).astype(np.int64)
+    return np.minimum(most_values(trees.skeleton, latent), found)
 
 
 def treebank_model(trees: SkeletalTrees, sizes: Sizes = 1) -> LPCFG:

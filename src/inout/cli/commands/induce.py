@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from inout._core.checks import expect
 from inout._core.errors import ArgumentError
 from inout.cli.commands import options as opt
 from inout.cli.files import check_output
@@ -16,8 +17,10 @@ counts with classes of unknown words (UNK-LC-ed), which stand for words that the
 know.
 
 With --latent N each label has up to N latent values, learned by moments (--method spectral, one \
-pass) or by EM on the trees (--method em). The model is not a text file; `inout parse --model` \
-reads it.
+pass) or by EM on the trees (--method em). --latent 8,NP=24,DT=4 names labels that have other \
+numbers; --latent auto takes as many as a label has singular values above a tenth of its largest, \
+at most 32. With --sentences, EM goes on with sentences that have no trees. The model is not a \
+text file; `inout parse --model` reads it.
 
 [bold]Examples[/bold]
 
@@ -25,11 +28,14 @@ reads it.
   inout induce train.mrg -o grammar.json --horizontal 1 --vertical 1 --unknown-threshold 2
   inout parse grammar.json dev.txt --restore --format bracketed > parses.mrg
   inout induce train.mrg --latent 16 -o model.lpcfg
+  inout induce train.mrg --latent auto -o model.lpcfg
+  inout induce train.mrg --latent 4 --method em --sentences more.txt -o model.lpcfg
   inout induce train.mrg --latent 16 --method em --em-start split --iterations 20 -o model.lpcfg
   inout parse --model model.lpcfg dev.txt --format bracketed > parses.mrg
 """
 ALL = "all"
 METHODS = ("spectral", "em")
+ESTIMATORS = ("shrunk", "paper")
 STARTS = ("split", "random", "spectral")
 latent_option = partial(opt.option, panel="Latent models")
 SHARE, ROOT = 0.5, "TOP"
@@ -70,14 +76,23 @@ def induce(
     ),
     start: str | None = opt.option("--start", "SYMBOL", "Label of the root.", shown=ROOT),
     raw: bool = opt.flag("--raw", "Keep function tags and traces."),
-    latent: int | None = latent_option(
-        "--latent", "N", "Train a model with up to N latent values per label."
+    latent: str | None = latent_option(
+        "--latent",
+        "N",
+        "Train a model with up to N latent values per label; N,LABEL=N,… for some labels by "
+        "name, or auto.",
     ),
     method: str | None = latent_option(
         "--method",
         "METHOD",
         "spectral (moments, one pass) or em (likelihood of the trees).",
         shown=METHODS[0],
+    ),
+    estimator: str | None = latent_option(
+        "--estimator",
+        "NAME",
+        "Of --method spectral: shrunk, or paper (Cohen et al. 2012 to the letter).",
+        shown=ESTIMATORS[0],
     ),
     em_start: str | None = latent_option(
         "--em-start",
@@ -95,6 +110,12 @@ def induce(
         "With --em-start random: start from N more points, and keep the best.",
         shown="0",
     ),
+    sentences: str | None = latent_option(
+        "--sentences", "FILE", "Sentences without trees, one per line, that EM goes on with."
+    ),
+    sentence_weight: float | None = latent_option(
+        "--sentence-weight", "X", "How much a sentence counts, where a tree counts 1.", shown="1"
+    ),
     seed: int | None = latent_option("--seed", "N", "Random seed.", shown="always the same"),
 ) -> None:
     """Read a grammar off a treebank, with Markovisation; or train a latent model on it."""
@@ -104,10 +125,15 @@ def induce(
     opt.count("--unknown-threshold", unknown_threshold, 0)
     orders = {"horizontal": siblings, "vertical": generations}
     about: dict[str, Any] = orders | {"direction": "left" if left else "right"}
-    of_em = {"--em-start": em_start, "--iterations": iterations, "--restarts": restarts}
+    of_em: dict[str, Any] = {
+        "--em-start": em_start,
+        "--iterations": iterations,
+        "--restarts": restarts,
+    }
+    of_em |= {"--sentences": sentences, "--sentence-weight": sentence_weight}
     if latent is None:
         opt.refuse(
-            {"--method": method, "--seed": seed} | of_em,
+            {"--method": method, "--estimator": estimator, "--seed": seed} | of_em,
             "is for latent models: it needs --latent N",
         )
         rare = opt.share("--unknown-share", SHARE if unknown_share is None else unknown_share)
@@ -122,10 +148,16 @@ def induce(
     opt.refuse(of_grammars | {"--start": start, "--raw": raw}, "cannot be used with --latent")
     if out is None or out == "-":
         raise ArgumentError("--latent", "needs -o FILE: a model is not text to print")
-    opt.count("--latent", latent, 1)
+    values = _values(latent)
     opt.check_seed(seed)
     way = opt.choice("--method", method or METHODS[0], METHODS)
-    training = {"latent": latent, "method": way, "seed": seed, "options": _em_options(way, of_em)}
+    if way == "em":
+        opt.refuse({"--estimator": estimator}, "needs --method spectral. Got --method em")
+        options = _em_options(of_em)
+    else:
+        opt.refuse(of_em, f"needs --method em. Got --method {way}")
+        options = {"estimator": opt.choice("--estimator", estimator or ESTIMATORS[0], ESTIMATORS)}
+    training = {"latent": values, "method": way, "seed": seed, "options": options}
     _induce_latent(treebanks, out, about, unknown_threshold, training)
 
 
@@ -164,6 +196,7 @@ def _induce_latent(
         from inout.cli.grammars.output import read_treebanks
 
         check_output("-o", out, treebanks)
+        _read_sentences(training["options"])
         trees = read_treebanks(treebanks, line)
         from inout.cli.grammars.induce_latent import put_model, train
         from inout.grammars.markovisation import Markovisation
@@ -176,22 +209,54 @@ def _induce_latent(
     put_model(out, made, began)
 
 
-def _em_options(method: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The options of `fit_latent_em`; an error if the method does not take them."""
-    if method != "em":
-        opt.refuse(given, f"needs --method em. Got --method {method}")
-        return {}
+def _read_sentences(options: dict[str, Any]) -> None:
+    """Put the words of the file of sentences in its place."""
+    if "sentences" in options:
+        from inout.cli.grammars.loading import read_sentences
+
+        lines = read_sentences([options["sentences"]], [])
+        options["sentences"] = [line.words for line in lines]
+
+
+def _em_options(given: dict[str, Any]) -> dict[str, Any]:
+    """The options of `fit_latent_grammar` for EM."""
     start = opt.choice("--em-start", given["--em-start"] or STARTS[0], STARTS)
     iterations, restarts = given["--iterations"], given["--restarts"]
     if start != "random":
         opt.refuse({"--restarts": restarts}, f"needs --em-start random. Got {start}")
-    return {
+    found = {
         "start": start,
         "iterations": opt.count(
             "--iterations", ITERATIONS if iterations is None else iterations, 0
         ),
         "restarts": opt.count("--restarts", restarts or 0, 0),
     }
+    weight = given["--sentence-weight"]
+    if given["--sentences"] is None:
+        opt.refuse({"--sentence-weight": weight}, "needs --sentences FILE")
+        return found
+    weight = 1.0 if weight is None else weight
+    expect(0 < weight < float("inf"), "--sentence-weight", "must be above 0", weight)
+    return found | {"sentences": given["--sentences"], "sentence_weight": weight}
+
+
+def _values(given: str) -> int | str | dict[str, int]:
+    """N, auto, or a number for each label: 8,NP=24,DT=4, the first for all others.
+
+    >>> _values("16"), _values("8,NP=24"), _values("auto")
+    (16, {'*': 8, 'NP': 24}, 'auto')
+    """
+    if given == "auto":
+        return given
+    found: dict[str, int] = {}
+    for part in given.split(","):
+        label, _, number = part.rpartition("=")
+        label = label or "*"
+        if not number.isascii() or not number.isdigit() or int(number) < 1 or label in found:
+            wanted = "must be a number of at least 1, N,LABEL=N,… or auto"
+            raise ArgumentError("--latent", f"{wanted}. Got {given!r}")
+        found[label] = int(number)
+    return found["*"] if list(found) == ["*"] else found
 
 
 def _siblings(given: str) -> int | None:

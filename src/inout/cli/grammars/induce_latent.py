@@ -9,18 +9,22 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any
 
+import numpy as np
 import torch
 
 from inout.cli.formats import duration, plural
 from inout.latent.grammar import LatentGrammar, TrainingSet
 from inout.latent.model import LPCFG
-from inout.learning.latent_grammars import Method, Start, fit_latent_grammar
+from inout.latent.starts import Latent, most_values
+from inout.learning.latent_grammars import Method, Start, auto_values, fit_latent_grammar
 from inout.learning.progress import Callback, Progress, reporter
+
+SHOWN = 12  # labels whose numbers of values are told
 
 
 def train(
     data: TrainingSet,
-    latent: int,
+    latent: Latent,
     method: Method,
     *,
     seed: int | None,
@@ -31,10 +35,14 @@ def train(
     began = monotonic()
     generator = None if seed is None else torch.Generator().manual_seed(seed)
     if method == "spectral":
-        made = fit_latent_grammar(data, latent, method, generator=generator, progress=True)
+        made = fit_latent_grammar(
+            data, latent, method, generator=generator, progress=True, **options
+        )
     else:
+        latent = auto_values(data) if latent == "auto" else latent
+        most = int(most_values(data.trees.skeleton, latent).max())
         with ExitStack() as stack:
-            bars = EMBars(latent, options["start"], stack)
+            bars = EMBars(most, options["start"], stack, more="sentences" in options)
             made = fit_latent_grammar(
                 data,
                 latent,
@@ -45,6 +53,8 @@ def train(
                 **options,
             )
     known: dict[str, Any] = {"trees": len(data.trees), "seconds": round(monotonic() - began, 1)}
+    if "sentences" in options:
+        options = options | {"sentences": len(options["sentences"])}
     known |= {"seed": seed, **options, **about}
     told = {name: value for name, value in known.items() if value is not None}
     return replace(made, training=made.training | told)
@@ -53,12 +63,13 @@ def train(
 class EMBars:
     """A bar for each round of EM; a round ends with a smoothed model.
 
-    Split EM begins with two values and doubles them.
+    Split EM begins with two values and doubles them. With `more`, a round with sentences follows.
     """
 
-    def __init__(self, latent: int, start: Start, stack: ExitStack) -> None:
+    def __init__(self, latent: int, start: Start, stack: ExitStack, *, more: bool = False) -> None:
         doublings = max(math.ceil(math.log2(latent)), 1) if start == "split" else 0
         self._sizes = [min(2**k, latent) for k in range(1, doublings + 1)] or [latent]
+        self._sizes += [latent] * more
         self._stack, self._round, self._each = stack, 0, 0.0
         self._show = self._opened()
 
@@ -101,3 +112,14 @@ def put_model(out: str, made: LatentGrammar, began: float) -> None:
         duration(monotonic() - began),
     ]
     print(f"wrote {out}: {', '.join(parts)}", file=sys.stderr)
+    if not isinstance(made.training["latent"], int):
+        print(f"values: {_values(made.model)}", file=sys.stderr)
+
+
+def _values(model: LPCFG) -> str:
+    """The labels with the most values, and how many those have that are not named."""
+    order = np.argsort(-model.sizes, kind="stable").tolist()
+    shown = [f"{model.skeleton.nonterminals[a]} {model.sizes[a]}" for a in order[:SHOWN]]
+    if len(order) > SHOWN:
+        shown.append(f"others up to {model.sizes[order[SHOWN]]}")
+    return ", ".join(shown)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,16 +14,17 @@ from numpy.typing import NDArray
 from inout._core.checks import expect_shape
 from inout._core.errors import ArgumentError
 from inout.latent.model import LPCFG
-from inout.latent.spectral.features import DEFAULT, Features
-from inout.latent.spectral.moments import NONE, Shrinkage, grammar_of
-from inout.latent.spectral.projection import Solver
-from inout.latent.spectral.vectors import Conditioning, NodeVectors, Projecting, node_vectors
+from inout.latent.spectral.moments import grammar_of
+from inout.latent.spectral.options import NONE, Estimator, EstimatorName
+from inout.latent.spectral.vectors import Conditioning, NodeVectors, node_vectors
+from inout.latent.starts import AUTO_MOST, Latent, most_values
 from inout.latent.trees import SkeletalTrees
 
 Numbers = NDArray[np.int64]
 Vector = NDArray[np.float64]
 
 _SEED = 20120708
+AUTO_SHARE = 0.1  # of the largest singular value; on GENIA more values do not parse better
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,6 +34,7 @@ class SpectralEstimate:
     model: LPCFG
     singular_values: tuple[Vector, ...]  # of Ω of each nonterminal, largest first
     conditioning: Conditioning
+    is_plain: bool  # in the basis of the paper, see `NodeVectors`
     vectors: NodeVectors | None  # if asked for
 
     @property
@@ -41,21 +44,14 @@ class SpectralEstimate:
 
 def fit_spectral(
     trees: SkeletalTrees,
-    latent: int = 16,
+    latent: Latent = 16,
+    estimator: EstimatorName = "shrunk",
     *,
-    threshold: float = 0.0,
-    features: Features = DEFAULT,
-    fewest: float = 5.0,
-    scaling: float | None = 200.0,
-    support: float = 20.0,
-    centred: bool = True,
-    worst_condition: float = 1e6,
-    shrinkage: Shrinkage | None = Shrinkage(),  # noqa: B008 (frozen)
     weights: Vector | None = None,
-    solver: Solver = "auto",
     generator: torch.Generator | None = None,
     keep_vectors: bool = False,
     progress: bool = False,
+    **options: Any,
 ) -> SpectralEstimate:
     """Estimate a grammar from trees by the method of moments (Cohen et al. 2012, figures 7 and 8).
 
@@ -72,22 +68,13 @@ def fit_spectral(
     its tree: sampling one node per tree, as in section 7.1, would make inside and outside trees
     dependent through the size of the tree.
 
-    latent: maximum number of values per nonterminal. There are fewer if its features have a lower
-    rank, if singular values are at most `threshold` times the largest, or if its nodes weigh less
-    than `support` per value.
+    latent: maximum number of values per nonterminal, or of each by name, see `most_values`.
+    "auto": as many as a nonterminal has singular values above a tenth of its largest (or above
+    another `threshold`), at most 32.
 
-    centred: the constant is kept as a direction of its own, and the others are of covariances
-    instead of Ω. The ranks, and what is estimated in the limit, are the same; but the first number
-    of an inside vector is now p(tree | a), the probabilities of all trees sum to 1 for any number
-    of values, and a single value gives the treebank grammar. False: the paper's own form.
-
-    fewest, scaling: features of smaller weight are dropped, and features are scaled by their
-    frequency, see `feature_matrix` (the paper of 2013 has a κ of 5; on GENIA, more is better).
-    Other `features`: see `Features`.
-
-    worst_condition: directions in which Σᵃ is smaller than its largest singular value by more than
-    this are dropped, and `SpectralEstimate.conditioning` says where. shrinkage: shrinks moments
-    of rare rules towards simpler ones; None for no shrinkage.
+    estimator: "shrunk", or "paper" for that of the figures, with the features of section 7.1,
+    unscaled, and nothing centred, shrunk or left out (but directions in which Ω is 0). All
+    `options` of either are fields of `Estimator`.
 
     weights [t]: how often each tree counts, default 1. generator: for random projections of
     large sets, see `decompose`; by default one with a fixed seed.
@@ -107,16 +94,18 @@ def fit_spectral(
     >>> print(f"{(c @ x @ x)[0]:.3f} {abs(c @ y @ x)[0]:.3f}")  # p(S → x x), p(S → x y)
     0.500 0.000
     """
-    how = Projecting(latent, threshold, fewest, scaling, support, centred, worst_condition, solver)
+    if latent == "auto":
+        latent, options = AUTO_MOST, {"threshold": AUTO_SHARE} | options
+    how = Estimator.named(estimator, **options)
+    limits = most_values(trees.skeleton, latent)
     of_nodes = _node_weights(trees, weights)
     if generator is None:
         generator = torch.Generator().manual_seed(_SEED)
     with _bar(progress, len(trees.labels)) as tell:
-        vectors = node_vectors(trees, features, of_nodes, how, generator=generator, tell=tell)
-        model = grammar_of(trees, vectors, of_nodes, shrinkage or NONE)
-    return SpectralEstimate(
-        model, vectors.singular_values, vectors.conditioning, vectors if keep_vectors else None
-    )
+        vectors = node_vectors(trees, of_nodes, limits, how, generator=generator, tell=tell)
+        model = grammar_of(trees, vectors, of_nodes, how.shrinkage or NONE)
+    kept, plain = vectors if keep_vectors else None, not how.centred and how.shrinkage is None
+    return SpectralEstimate(model, vectors.singular_values, vectors.conditioning, plain, kept)
 
 
 def _node_weights(trees: SkeletalTrees, weights: Vector | None) -> Vector:

@@ -207,6 +207,12 @@ DEFAULT = Features(
 )
 """The features of Cohen, Stratos, Collins, Foster & Ungar (2013), section 4.1, and a few more."""
 
+PAPER = Features(
+    inside={"rule": rule},
+    outside={name: DEFAULT.outside[name] for name in ("parent_rule", "word_after")},
+)
+"""The features that Cohen et al. (2012) name as examples, in section 7.1."""
+
 
 def _there(values: Numbers, nodes: Numbers) -> Numbers:
     """The values at other nodes; -1 if there is none."""

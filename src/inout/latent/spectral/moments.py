@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inout._core.checks import expect
 from inout._core.lazy import LazyModule
 from inout.latent.layout import Layout
 from inout.latent.model import LPCFG
+from inout.latent.spectral.options import Shrinkage
 from inout.latent.spectral.vectors import NodeVectors
 from inout.latent.trees import SkeletalTrees
 
@@ -22,37 +22,6 @@ Numbers = NDArray[np.int64]
 Labels = NDArray[np.int64] | NDArray[np.int32]
 sparse: Any = LazyModule("scipy.sparse")  # few need it
 _CHUNK = 1 << 14  # nodes whose products are held at a time
-
-
-@dataclass(frozen=True)
-class Shrinkage:
-    """Constants C of the weights λ = n / (n + C) that moments from n nodes get, by their order.
-
-    Given its rule, E[Z ⊗ Y₂ ⊗ Y₃] is the product of three means, plus covariances of two with the
-    mean of the third, plus the third joint cumulant. Means keep the share λ(`first`) of their
-    distance from the mean of all nodes of the label, covariances λ(`second`), third cumulants
-    λ(`third`). At λ = 1 the moments are those of the paper; with λ = 0 for the last two, latent
-    values of children are independent given the rule; with λ = 0 for all, this is the treebank
-    grammar. Lexical rules and roots have means only. This is the idea of Cohen et al. (2013),
-    section 3.2, arranged such that the total probability of all trees stays 1.
-
-    `forgetting` is a share that is lost at every node, whatever its count: a node passes
-    1 - `forgetting` of its outside information on to its rule. Extreme combinations, whose
-    estimated probability may be negative, become less extreme.
-    """
-
-    first: float = 10.0
-    second: float = 300.0
-    third: float = 3000.0
-    forgetting: float = 0.2
-
-    def __post_init__(self) -> None:
-        for name in ("first", "second", "third"):
-            expect(getattr(self, name) >= 0, name, "must be at least 0", getattr(self, name))
-        expect(0 <= self.forgetting <= 1, "forgetting", "must be from 0 to 1", self.forgetting)
-
-
-NONE = Shrinkage(0.0, 0.0, 0.0, 0.0)
 
 
 def share(counts: Vector, constant: float) -> Vector:

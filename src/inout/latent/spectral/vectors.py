@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from inout._core.checks import at_least, expect
 from inout._core.errors import ArgumentError
-from inout.latent.spectral.features import FeatureFunction, Features
-from inout.latent.spectral.projection import CrossMoments, Solver, decompose, feature_matrix
+from inout.latent.spectral.features import FeatureFunction
+from inout.latent.spectral.options import Estimator
+from inout.latent.spectral.projection import CrossMoments, decompose, feature_matrix
 from inout.latent.trees import SkeletalTrees
 
 Numbers = NDArray[np.int64]
@@ -21,29 +20,6 @@ Vector = NDArray[np.float64]
 
 # Singular values below this share of the largest are noise of floating-point arithmetic.
 _ROUNDING = 1e-10
-
-
-@dataclass(frozen=True)
-class Projecting:
-    """How the vectors of nodes are computed; `fit_spectral` explains the fields."""
-
-    latent: int = 16
-    threshold: float = 0.0
-    fewest: float = 5.0
-    scaling: float | None = 200.0
-    support: float = 20.0
-    centred: bool = True
-    worst_condition: float = 1e6
-    solver: Solver = "auto"
-
-    def __post_init__(self) -> None:
-        at_least("latent", self.latent, 1)
-        for name in ("threshold", "fewest", "support"):
-            expect(getattr(self, name) >= 0, name, "must be at least 0", getattr(self, name))
-        expect(self.threshold < 1, "threshold", "must be below 1", self.threshold)
-        scaling, worst = self.scaling, self.worst_condition
-        expect(scaling is None or scaling >= 0, "scaling", "must be at least 0, or None", scaling)
-        expect(worst >= 1, "worst_condition", "must be at least 1", worst)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +32,7 @@ class Conditioning:
     were dropped because it was worse than allowed.
     """
 
-    wanted: int
+    wanted: Numbers  # [a]
     supported: Numbers  # [a]
     ranked: Numbers  # [a]
     conditions: Vector  # [a]
@@ -68,7 +44,8 @@ class NodeVectors:
     """Y and Z of every node (figure 7, step 1), in a basis where E[Y Zᵀ | a] is the identity.
 
     A node of label a has `sizes[a]` numbers of each kind, followed by zeros. If `centred`, the
-    first one is 1 and the others have mean 0 over the nodes of the label.
+    first one is 1 and the others have mean 0 over the nodes of the label; if not, Y is that of the
+    figure, and Z that times (Σᵃ)⁻¹.
     """
 
     sizes: Numbers  # [a]
@@ -81,26 +58,26 @@ class NodeVectors:
 
 def node_vectors(
     trees: SkeletalTrees,
-    features: Features,
     weights: Vector,
-    how: Projecting,
+    limits: Numbers,
+    how: Estimator,
     *,
     generator: torch.Generator | None = None,
     tell: Callable[[int], None] = lambda nodes: None,
 ) -> NodeVectors:
-    """The vectors of all nodes of weight `weights` [v].
+    """The vectors of all nodes of weight `weights` [v]; `limits` [a] are most values of a label.
 
     `tell` is called with the number of nodes done, label by label.
     """
     count = len(trees.skeleton.nonterminals)
     order = np.argsort(trees.labels, kind="stable")
     bounds = np.concatenate([[0], np.cumsum(np.bincount(trees.labels, minlength=count))])
-    inside_keys = list(_keys(trees, features.inside, order))
-    outside_keys = list(_keys(trees, features.outside, order))
-    most = _most_values(np.bincount(trees.labels, weights, count), how)
-    inside, outside = np.zeros((2, len(trees.labels), most))
+    inside_keys = list(_keys(trees, how.features.inside, order))
+    outside_keys = list(_keys(trees, how.features.outside, order))
+    supported = _supported(trees, weights, limits, how.support)
+    inside, outside = np.zeros((2, len(trees.labels), int(supported.max(initial=1))))
     sizes = np.ones(count, np.int64)
-    supported, ranked, repaired = (np.ones(count, np.int64) for _ in range(3))
+    ranked, repaired = np.ones(count, np.int64), np.ones(count, np.int64)
     conditions = np.ones(count)
     values: list[Vector] = []
     for a in range(count):
@@ -110,10 +87,11 @@ def node_vectors(
             [keys[part] for keys in inside_keys],
             [keys[part] for keys in outside_keys],
             weights[nodes],
+            int(supported[a]),
             how,
             generator,
         )
-        sizes[a], supported[a], ranked[a] = found.inside.shape[1], found.supported, found.ranked
+        sizes[a], ranked[a] = found.inside.shape[1], found.ranked
         conditions[a], repaired[a] = found.condition, found.repaired
         values.append(found.values)
         inside[nodes, : sizes[a]] = found.inside
@@ -126,7 +104,7 @@ def node_vectors(
         np.ascontiguousarray(outside[:, :widest]),
         how.centred,
         tuple(values),
-        Conditioning(how.latent, supported, ranked, conditions, repaired),
+        Conditioning(limits, supported, ranked, conditions, repaired),
     )
 
 
@@ -137,31 +115,32 @@ class _Found:
     inside: Vector  # [n m]
     outside: Vector  # [n m]
     values: Vector
-    supported: int
     ranked: int
     condition: float = 1.0
     repaired: int = 0
 
 
-def _most_values(totals: Any, how: Projecting) -> int:
-    """The maximum number of values of any of several labels, given the weights of their nodes."""
-    if how.support == 0:
-        return how.latent
-    return int(min(how.latent, max(1.0, np.max(totals, initial=0.0) // how.support)))
+def _supported(trees: SkeletalTrees, weights: Vector, limits: Numbers, support: float) -> Numbers:
+    """The number of values [a] that the weights of nodes support, at most `limits`."""
+    if support == 0:
+        return limits
+    totals = np.bincount(trees.labels, weights, len(limits))
+    found: Numbers = np.minimum(limits, np.maximum(1, totals // support).astype(np.int64))
+    return found
 
 
 def _of_label(
     inside_keys: list[Numbers],
     outside_keys: list[Numbers],
     weights: Vector,
-    how: Projecting,
+    supported: int,
+    how: Estimator,
     generator: torch.Generator | None,
 ) -> _Found:
     total = weights.sum()
-    supported = _most_values(total, how)
     ones = np.ones((len(weights), 1))
     if total <= 0 or (supported == 1 and how.centred):
-        return _Found(ones, ones, np.zeros(0), supported, 1)
+        return _Found(ones, ones, np.zeros(0), 1)
     options = {"fewest": how.fewest, "scaling": how.scaling}
     phi = feature_matrix(inside_keys, weights, **options)  # type: ignore[arg-type]
     psi = feature_matrix(outside_keys, weights, **options)  # type: ignore[arg-type]
@@ -173,10 +152,10 @@ def _of_label(
     y, z = phi @ found.left[:, :ranked], psi @ found.right[:, :ranked]
     if how.centred:
         y, z = y - shares @ y, z - shares @ z
-    y, z, condition, repaired = _balanced(y, z, shares, how.worst_condition)
+    y, z, condition, repaired = _balanced(y, z, shares, how)
     if how.centred:
         y, z = np.concatenate([ones, y], axis=1), np.concatenate([ones, z], axis=1)
-    return _Found(y, z, found.values, supported, ranked + apart, condition, repaired)
+    return _Found(y, z, found.values, ranked + apart, condition, repaired)
 
 
 def _rank(values: Vector, share: float, moments: CrossMoments) -> int:
@@ -196,19 +175,21 @@ def _rank(values: Vector, share: float, moments: CrossMoments) -> int:
 
 
 def _balanced(
-    y: Vector, z: Vector, shares: Vector, worst: float
+    y: Vector, z: Vector, shares: Vector, how: Estimator
 ) -> tuple[Vector, Vector, float, int]:
     """Y and Z in bases where Σ = E[Y Zᵀ] is the identity; its condition, and what was dropped.
 
     Any basis gives the same grammar (theorem 1); this one shares the size of Σ⁻¹ between both
-    sides. Directions in which Σ is smaller than `1 / worst` of its largest singular value are
-    dropped: the inverse would be noise there.
+    sides, or gives it to Z in the paper's form. Directions in which Σ is smaller than
+    `1 / worst_condition` of its largest singular value are dropped: the inverse would be noise.
     """
     left, values, right = np.linalg.svd((y * shares[:, None]).T @ z)
-    kept = int((values * worst >= values[0]).sum()) if len(values) and values[0] > 0 else 0
-    roots = np.sqrt(values[:kept])
+    usable = len(values) > 0 and values[0] > 0
+    kept = int((values * how.worst_condition >= values[0]).sum()) if usable else 0
     condition = float(values[0] / values[kept - 1]) if kept else 1.0
-    return y @ (left[:, :kept] / roots), z @ (right[:kept].T / roots), condition, len(values) - kept
+    own = np.sqrt(values[:kept]) if how.centred else np.ones(kept)
+    y, z = y @ (left[:, :kept] / own), z @ (right[:kept].T * (own / values[:kept]))
+    return y, z, condition, len(values) - kept
 
 
 def _keys(
