@@ -84,6 +84,67 @@ class TestContextChain(DistributionSuite):
             assert self.make(self.usual(5, dtype)).log_partition().dtype == dtype
 
 
+def irregular(n: int) -> list[int]:
+    """An order of n positions: from the back, every other one first."""
+    return [*range(n - 1, -1, -2), *range(n - 2, -1, -2)]
+
+
+class TestReorderedChain(TestContextChain):
+    """The same with positions in another order, of each element's own length."""
+
+    def make(self, case: Case, tier: str | None = None) -> ContextChain:
+        order = torch.zeros(*case.batch, case.n, dtype=torch.long)
+        for element in case.elements():
+            length = case.length(element)
+            order[element] = torch.tensor([*irregular(length), *[99] * (case.n - length)])
+        return ContextChain(
+            **case.arguments,
+            successors=successors(case.n, case.s),
+            lengths=case.lengths,
+            ordering=order,
+            tier=tier,
+        )
+
+    def parts_of(self, event: Event) -> list[Part]:
+        return super().parts_of(tuple(event[i] for i in irregular(len(event))))
+
+
+def test_divergences_need_the_same_ordering():
+    x, table = torch.zeros(3, 2, 2), torch.zeros(3, 2, 2, dtype=torch.long)
+    chains = [ContextChain(x, table, ordering=o) for o in (None, torch.arange(3))]
+    assert kl_divergence(*chains) == 0
+    with pytest.raises(ArgumentError, match="same ordering"):
+        kl_divergence(chains[0], ContextChain(x, table, ordering=torch.tensor([2, 1, 0])))
+
+
+@pytest.mark.parametrize("ordering", [[0, 1, 1], [1, 2, 3], [0, 1]])
+def test_an_ordering_has_each_position_once(ordering: list[int]):
+    x, table = torch.zeros(3, 2, 2), torch.zeros(3, 2, 2, dtype=torch.long)
+    with pytest.raises(ArgumentError, match="ordering must"):
+        ContextChain(x, table, ordering=torch.tensor(ordering))
+
+
+def test_contexts_of_reordered_positions():
+    """Masses and contexts of events are those of positions."""
+    x = torch.randn(4, 3, 2, generator=seeded(3), dtype=F64)
+    table = torch.randint(3, (4, 3, 2), generator=seeded(4))
+    order = [2, 0, 3, 1]
+    d = ContextChain(x, table, ordering=torch.tensor(order))
+    mass = torch.zeros(4, 3, dtype=F64)
+    marginals = torch.zeros(4, 2, dtype=F64)
+    for event in d.enumerate_support():
+        context, numbers = 0, [0] * 4
+        for step, i in enumerate(order):
+            numbers[i] = context
+            context = int(table[step, context, event[i]])
+        assert d.contexts_of(event).tolist() == numbers
+        for i in range(4):
+            mass[i, numbers[i]] += d.log_prob(event).exp()
+            marginals[i, event[i]] += d.log_prob(event).exp()
+    assert_close(d.context_mass(), mass)
+    assert_close(d.label_marginals(), marginals)
+
+
 def test_successors_of_each_element_are_its_own():
     x = torch.randn(2, 3, 2, 2, generator=seeded(1), dtype=F64)
     table = torch.randint(2, (2, 3, 2, 2), generator=seeded(2))

@@ -39,6 +39,10 @@ class ContextChain(LabelSequence):
     context that position i+1 then follows. The first label follows context 0, the beginning. So
     the labels determine the contexts, and p(y) is proportional to exp Σ_i score_i(c_{i-1}, y_i).
 
+    With `ordering` [*b n], step i of this is not about position i but about position ordering[i]:
+    a permutation of the positions of each element. Events, `label_marginals`, `contexts_of` and
+    `context_mass` have positions as they are; potentials, `parts` and `marginals` have steps.
+
     Padding, which is ignored: positions beyond `lengths` [*b], contexts that no labels lead to,
     and successors of the last label. -inf is allowed. Events are labels [*b n]: decoding gives -1
     beyond an element's length, scoring ignores the padding.
@@ -65,6 +69,7 @@ class ContextChain(LabelSequence):
         successors: Int[Tensor, "*#b #n c s"],
         lengths: arguments.Lengths | None = None,
         *,
+        ordering: Int[Tensor, "*#b n"] | None = None,
         tier: str | None = None,
     ) -> None:
         arguments.refuse_non_tensors(log_potentials=log_potentials, successors=successors)
@@ -85,19 +90,60 @@ class ContextChain(LabelSequence):
         self.potentials = arguments.of_one_dtype({NAME: log_potentials})
         own = successors.to(log_potentials.device, torch.long, copy=True)
         self.successors = own.expand(shape)
+        self._steps = self._checked_ordering(ordering)
         self._lattice = ChainLattice(self.size, self.successors, self.lengths)
         if log_potentials.numel() and not bool(log_potentials.detach().amax() < torch.inf):
             arguments.refuse_bad_values(NAME, log_potentials, self._used)
 
+    def _checked_ordering(self, ordering: Tensor | None) -> Int[Tensor, "*b n"] | None:
+        """The step of each position: the inverse of the ordering, and the padding as it is."""
+        if ordering is None:
+            return None
+        n, shape = self.size[1], [*self.batch_shape, self.size[1]]
+        good = arguments.is_integer(ordering) and arguments.broadcasts(ordering.shape, shape)
+        expect(good, "ordering", f"must be {shape}, integers", list(ordering.shape))
+        places = torch.arange(n, device=self.lengths.device)
+        own = ordering.to(places).expand(shape)
+        own = own.where(places < self.lengths[..., None], places)
+        if not bool((own.sort(-1).values == places).all()):
+            raise ArgumentError("ordering", "must have each position of an element once")
+        return own.argsort(-1)
+
+    def _by_position(self, by_step: Tensor, dim: int) -> Tensor:
+        """Something of each step as something of each position; batch dimensions lie before."""
+        if self._steps is None:
+            return by_step
+        tail = by_step.shape[by_step.ndim + dim + 1 :]
+        index = self._steps.reshape(*self._steps.shape, *[1] * len(tail)).expand(by_step.shape)
+        return by_step.gather(dim, index)
+
+    def _checked_labels(self, event: Int[Tensor, "*e n"]) -> Int[Tensor, "*sb n"]:
+        labels = super()._checked_labels(event)
+        if self._steps is None:
+            return labels
+        return torch.zeros_like(labels).scatter(-1, self._steps.expand(labels.shape), labels)
+
+    def _events(self, found: Int[Tensor, ...]) -> Int[Tensor, ...]:
+        return self._by_position(super()._events(found), -1)
+
     @classmethod
     def from_sets(
-        cls, sets: Sequence[ContextSet], score: Score, *, labels: int, tier: str | None = None
+        cls,
+        sets: Sequence[ContextSet],
+        score: Score,
+        *,
+        labels: int,
+        ordering: Sequence[int] | None = None,
+        tier: str | None = None,
     ) -> ContextChain:
         """The chain over len(sets) + 1 positions with the given contexts and scores.
 
         `sets[i]` has the contexts after i+1 labels; `score(position, context, label)` is called
         for every context that can be reached. Number k of a position's contexts is number k of
         `sets[position - 1].contexts`. One element, batch shape ().
+
+        With an `ordering` of the positions the labels of ordering[0], ordering[1], … are chosen
+        one after the other: a context after i+1 labels has those of ordering[: i+1], in this order.
         """
         before = [ContextSet([()]), *sets]
         for length, contexts in enumerate(before):
@@ -109,6 +155,8 @@ class ContextChain(LabelSequence):
             raise ArgumentError("labels", f"must be in 0..{s - 1}. Got {most} in a context")
         shape = (n, max(map(len, before)), s)
         successors = torch.zeros(shape, dtype=torch.long)
+        order = range(n) if ordering is None else ordering
+        expect(sorted(order) == [*range(n)], "ordering", f"must have 0 to {n - 1}, once", ordering)
         places: list[tuple[int, int, int]] = []
         values: list[Tensor] = []
         reached = {0}
@@ -117,7 +165,7 @@ class ContextChain(LabelSequence):
             for number, label in product(sorted(reached), range(s)):
                 context = contexts.contexts[number]
                 places.append((i, number, label))
-                value = score(i, context, label)
+                value = score(order[i], context, label)
                 if not isinstance(value, Tensor):
                     value = torch.tensor(value, dtype=torch.float64)
                 values.append(value)
@@ -128,11 +176,17 @@ class ContextChain(LabelSequence):
             reached = following
         given = torch.stack(values)
         log_potentials = given.new_zeros(shape).index_put(torch.tensor(places).unbind(1), given)
-        return cls(log_potentials, successors, tier=tier)
+        given_order = None if ordering is None else torch.tensor(list(ordering))
+        return cls(log_potentials, successors, ordering=given_order, tier=tier)
 
     @classmethod
     def from_lattice(
-        cls, lattice: Lattice, scores: Float[Tensor, " e"] | None = None, *, tier: str | None = None
+        cls,
+        lattice: Lattice,
+        scores: Float[Tensor, " e"] | None = None,
+        *,
+        ordering: Int[Tensor, "b n"] | None = None,
+        tier: str | None = None,
     ) -> ContextChain:
         """The chains of a lattice over `Columns.chains`: [b], of the lengths that they have.
 
@@ -154,7 +208,8 @@ class ContextChain(LabelSequence):
         successors = torch.zeros(edges.shape, dtype=torch.long, device=given.device)
         targets = torch.from_numpy(edges.targets).to(given.device)
         lengths = torch.from_numpy(edges.lengths).to(given.device)
-        return cls(log_potentials, successors.index_put(index, targets), lengths, tier=tier)
+        following = successors.index_put(index, targets)
+        return cls(log_potentials, following, lengths, ordering=ordering, tier=tier)
 
     @property
     def size(self) -> tuple[int, int, int, int]:
@@ -179,6 +234,10 @@ class ContextChain(LabelSequence):
         assert isinstance(other, ContextChain)
         if not self._lattice.equals(other._lattice):
             raise ArgumentError(None, "two distributions with the same successors are needed")
+        places = torch.arange(self.size[1], device=self.lengths.device).expand(self._real.shape)
+        own, others = (places if d._steps is None else d._steps for d in (self, other))
+        if not torch.equal(own, others.to(own)):
+            raise ArgumentError(None, "two distributions with the same ordering are needed")
 
     @property
     def _rows(self) -> Int[Tensor, " a"]:
@@ -201,14 +260,14 @@ class ContextChain(LabelSequence):
 
     def label_marginals(self) -> Float[Tensor, "*b n s"]:
         """Probability of every label at every position; differentiable."""
-        return self.marginals()[NAME].sum(-2)
+        return self._by_position(self.marginals()[NAME].sum(-2), -2)
 
     def context_mass(self) -> Float[Tensor, "*b n c"]:
         """Probability that position i follows context number k, for all of them; differentiable.
 
-        All of it is on context 0 at position 0; it adds up to 1 at all positions of an element.
+        All of it is on context 0 at the first one; it adds up to 1 at all positions of an element.
         """
-        return self.marginals()[NAME].sum(-1)
+        return self._by_position(self.marginals()[NAME].sum(-1), -2)
 
     def mean_context_length(self, sizes: Tensor) -> Float[Tensor, "*b"]:
         """The mean over positions of how many labels contexts remember, weighted by their mass.
@@ -224,7 +283,7 @@ class ContextChain(LabelSequence):
 
     def contexts_of(self, event: Int[Tensor, "*e n"]) -> Int[Tensor, "*sb n"]:
         """The number of the context that each label of an event follows, 0 in the padding."""
-        return self._walk(self._checked_labels(event)).where(self._real, 0)
+        return self._by_position(self._walk(self._checked_labels(event)).where(self._real, 0), -1)
 
     def _walk(self, labels: Tensor) -> Tensor:
         """Contexts that checked labels follow; any numbers in the padding."""

@@ -25,6 +25,7 @@ from inout.contexts.history_features import (
     ties,
 )
 from inout.contexts.observations import Observations, Position, Sequences
+from inout.contexts.orderings import LEFT_TO_RIGHT, Ordering, checked_ordering, visits
 from inout.io.models import made_of, read_model, write_model
 from inout.kernels.lattice.arrays import Columns, Streams, Targets
 from inout.kernels.lattice.cpu import observations as observed
@@ -51,6 +52,9 @@ class Settings:
     # Whether n-grams of all lengths up to `order` are features, or those of that length only.
     shorter: bool = True
     end: bool = False  # whether the end of a sequence is a label that n-grams see
+    # The order in which positions get their labels, by name: n-grams and contexts are of labels
+    # that were visited one after the other.
+    ordering: str = LEFT_TO_RIGHT
     # The names and lengths of features by functions: see `HistoryFeature`.
     history_features: tuple[tuple[str, int], ...] = ()
 
@@ -105,6 +109,8 @@ class ContextModel:
     training: dict[str, Any] = field(default_factory=dict)  # training options, for information only
     # Functions of what contexts remember, those that `settings` name.
     history_features: tuple[HistoryFeature, ...] = ()
+    # The ordering that `settings` name, if it is a function of a sequence: it gives its positions.
+    ordering: Ordering | None = None
 
     def __post_init__(self) -> None:
         wanted = (len(self.features), len(self.labels))
@@ -116,6 +122,7 @@ class ContextModel:
             raise ArgumentError(
                 "history_features", "must be those that settings name, in that order"
             )
+        checked_ordering(self.settings.ordering, self.ordering)
 
     @staticmethod
     def untrained(
@@ -123,6 +130,7 @@ class ContextModel:
         features: Sequence[str],
         settings: Settings,
         history_features: Sequence[HistoryFeature] = (),
+        ordering: Ordering | None = None,
     ) -> ContextModel:
         """A model of these labels and features, all weights being 0; a beam lets nothing escape."""
         settings = replace(settings, history_features=described(history_features))
@@ -134,6 +142,7 @@ class ContextModel:
             -np.inf if settings.beam else 0.0,
             settings,
             history_features=tuple(history_features),
+            ordering=ordering,
         )
 
     def copy(self) -> ContextModel:
@@ -146,11 +155,13 @@ class ContextModel:
         return {name: number for number, name in enumerate(self.features)}
 
     def observe(self, sequences: Sequences) -> Observations:
-        """The features of sequences that the model knows."""
-        return Observations.of(sequences, self._numbers)
+        """The features of sequences that the model knows, their positions as they are visited."""
+        ordering = checked_ordering(self.settings.ordering, self.ordering)
+        seen = Observations.of(sequences, self._numbers)
+        return seen.visited(visits(ordering, sequences))
 
     def emissions(self, seen: Observations) -> NDArray[np.float64]:
-        """The score of each label at each position by the features of the input: [p actions]."""
+        """The scores of labels by the features of the input, as positions are visited: [p s]."""
         scores = np.empty((int(seen.starts[-1]), len(self.labels)))
         observed.scores(seen.offsets, seen.indices, seen.values, 0, self.emission, scores)
         return scores
@@ -179,7 +190,7 @@ class ContextModel:
         return Columns.chains(lengths, len(self.labels), end=self.settings.end)
 
     def targets(self, tags: Sequence[Sequence[str]]) -> Targets:
-        """The labels of sequences as what lattices are to spell."""
+        """The labels of sequences, as positions are visited, as what lattices are to spell."""
         numbers = {label: number for number, label in enumerate(self.labels)}
         end = [len(self.labels)] if self.settings.end else []
         try:
@@ -211,14 +222,16 @@ class ContextModel:
         edges, offsets, scores = lattice.best()
         actions = lattice.actions(edges)
         confidences = np.exp(lattice.log_shares(scores))
-        lengths = lattice.mean_lengths
+        lengths, rows = lattice.mean_lengths, seen.rows
+        marginals[rows] = marginals.copy()
         found = []
         for b in range(len(seen.lengths)):
             lo, hi = seen.starts[b], seen.starts[b + 1]
             best = actions[offsets[b] : offsets[b + 1]][: hi - lo]  # without the end
+            labels = dict(zip(rows[lo:hi].tolist(), best.tolist(), strict=False))  # or no path
             found.append(
                 Tagging(
-                    [self.labels[y] for y in best],
+                    [self.labels[labels[i]] for i in sorted(labels)],
                     float(confidences[b]),
                     marginals[lo:hi],
                     float(lengths[b]),
@@ -233,8 +246,8 @@ class ContextModel:
         seen = self.observe(sequences)
         if list(map(len, tags)) != seen.lengths.tolist():
             raise ArgumentError("tags", "must be one for each position of each sequence")
-        lattice = self.select(seen, size)
-        return lattice.log_shares(lattice.constrained(self.targets(tags)).log_partition)
+        lattice, targets = self.select(seen, size), self.targets(seen.in_order_of_visits(tags))
+        return lattice.log_shares(lattice.constrained(targets).log_partition)
 
     def chain(self, sequences: Sequences, emissions: Tensor | None = None) -> ContextChain:
         """The distribution over the labels of sequences [b], the selected contexts being fixed.
@@ -244,11 +257,13 @@ class ContextModel:
         those of the model: the output of a network, say, which log Z is then differentiable in.
         """
         seen = self.observe(sequences)
+        order = None if seen.visits is None else _padded(seen)
         if emissions is None:
-            return ContextChain.from_lattice(self.select(seen))
+            return ContextChain.from_lattice(self.select(seen), ordering=order)
         wanted = (int(seen.starts[-1]), len(self.labels))
         if tuple(emissions.shape) != wanted:
             raise ArgumentError("emissions", f"must be {list(wanted)}. Got {list(emissions.shape)}")
+        emissions = emissions[torch.from_numpy(seen.rows).to(emissions.device)]
         columns = self.columns(seen.lengths)
         lattice = self.lattice(columns, emissions.detach().cpu().double().numpy())
         fixed = lattice.reweighted(self.histories, self.histories.weights, None, self.escape)
@@ -257,26 +272,25 @@ class ContextModel:
         places = torch.from_numpy(np.where(rows >= 0, rows * len(self.labels) + actions, 0))
         own = emissions.reshape(-1)[places.to(emissions.device)]
         own = own.where(torch.from_numpy(rows >= 0).to(emissions.device), 0.0)
-        return ContextChain.from_lattice(
-            lattice, own + torch.from_numpy(fixed.scores).to(own.device, own.dtype)
-        )
+        scores = own + torch.from_numpy(fixed.scores).to(own.device, own.dtype)
+        return ContextChain.from_lattice(lattice, scores, ordering=order)
 
     def contexts(self, sequence: Sequence[Position]) -> list[dict[str, float]]:
         """The contexts that each position follows, as text, with the probability of each.
 
-        Labels of one letter are concatenated, longer ones separated by blanks; ⋆ is what a context
-        does not remember.
+        Labels of one letter are concatenated, longer ones separated by blanks, those last visited
+        at the end; ⋆ is what a context does not remember.
         """
-        lattice = self.select(self.observe([sequence]))
+        seen = self.observe([sequence])
+        lattice = self.select(seen)
         between = "" if max(map(len, self.labels)) == 1 else " "
-        found = []
-        for c in range(len(sequence)):
-            own: dict[str, float] = {}
+        found: list[dict[str, float]] = [{} for _ in sequence]
+        for c, position in enumerate(seen.rows.tolist()):
+            own = found[position]
             for v in range(lattice.node_offsets[c], lattice.node_offsets[c + 1]):
                 names = [self.labels[y] for y in lattice.string(v)]
                 star = [] if lattice.is_anchored[v] else ["⋆"]
                 own[between.join([*star, *names])] = float(lattice.mass[v])
-            found.append(own)
         return found
 
     def expected_features(self, sequences: Sequences) -> dict[tuple[str, ...], float]:
@@ -352,24 +366,33 @@ class ContextModel:
         write_model(path, _KEY, VERSION, content, arrays)
 
     @staticmethod
-    def load(path: str | Path, *, history_features: Sequence[HistoryFeature] = ()) -> ContextModel:
+    def load(
+        path: str | Path,
+        *,
+        history_features: Sequence[HistoryFeature] = (),
+        ordering: Ordering | None = None,
+    ) -> ContextModel:
         """The model in a file that `save` wrote; `FileError` for any other file.
 
-        Functions are not in files: `history_features` must be those it was trained with.
+        Functions are not in files: `history_features` and `ordering` must be those it was trained
+        with.
         """
         content, arrays = read_model(path, _KEY, VERSION, _WHAT)
         with made_of(path, _WHAT):
             settings = content["settings"]
             wanted = [(str(name), int(size)) for name, size in settings.get("history_features", [])]
+            named = str(settings.get("ordering", LEFT_TO_RIGHT))
         given = in_order(checked_features(history_features), wanted)
+        order = checked_ordering(named, ordering)
         with made_of(path, _WHAT):
-            return _model(arrays, content, given)
+            return _model(arrays, content, given, order)
 
 
 def _model(
     arrays: Mapping[str, NDArray[Any]],
     content: Mapping[str, Any],
     functions: tuple[HistoryFeature, ...],
+    ordering: Ordering,
 ) -> ContextModel:
     settings = Settings(**{**content["settings"], "history_features": described(functions)})
     labels = tuple(str(label) for label in content["labels"])
@@ -396,7 +419,17 @@ def _model(
         settings,
         dict(content["training"]),
         functions,
+        ordering,
     )
+
+
+def _padded(seen: Observations) -> Tensor:
+    """The positions of each sequence as they are visited, and the padding behind: [b n]."""
+    assert seen.visits is not None
+    found = torch.arange(int(seen.lengths.max(initial=0))).repeat(len(seen.lengths), 1)
+    real = found < torch.from_numpy(seen.lengths)[:, None]
+    found[real] = torch.from_numpy(seen.visits)
+    return found
 
 
 def _parts(starts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ class Observations:
     offsets: NDArray[np.int64]  # [p+1]: the features of position p are offsets[p] to offsets[p+1]
     indices: NDArray[np.int32]
     values: NDArray[np.float64]
+    visits: NDArray[np.int64] | None = None
+    """[p]: which position of its sequence each one is; None: they are in order."""
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -92,7 +95,38 @@ class Observations:
             self.offsets[lo : hi + 1] - begin,
             self.indices[begin:end],
             self.values[begin:end],
+            None if self.visits is None else self.visits[lo:hi],
         )
+
+    def visited(self, visits: NDArray[np.int64] | None) -> Observations:
+        """The same positions, so far in order, in the order of these visits."""
+        if visits is None:
+            return self
+        moved = replace(self, visits=visits)
+        rows = moved.rows
+        sizes = np.diff(self.offsets)[rows]
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        places = np.arange(offsets[-1]) + np.repeat(self.offsets[rows] - offsets[:-1], sizes)
+        return replace(
+            moved, offsets=offsets, indices=self.indices[places], values=self.values[places]
+        )
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """[p]: the number that each position has among all in order."""
+        if self.visits is None:
+            return np.arange(self.starts[-1])
+        return self.visits + np.repeat(self.starts[:-1], self.lengths)
+
+    def in_order_of_visits(self, labels: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
+        """The labels of the positions of each sequence, as they are visited."""
+        visits = self.visits
+        if visits is None:
+            return labels
+        bounds = pairwise(self.starts.tolist())
+        return [
+            [own[i] for i in visits[lo:hi]] for own, (lo, hi) in zip(labels, bounds, strict=True)
+        ]
 
 
 def _array_rows(array: NDArray[Any]) -> list[dict[str, float]]:

@@ -22,6 +22,7 @@ except ImportError as error:
 from inout._core.errors import ArgumentError
 from inout.contexts.history_features import HistoryFeature
 from inout.contexts.model import ContextModel, Tagging
+from inout.contexts.orderings import LEFT_TO_RIGHT, Ordering
 from inout.learning.contexts import Method, check_positions, fit_contexts
 
 Position: TypeAlias = Mapping[str, float] | Sequence[str]
@@ -39,7 +40,7 @@ class ContextTagger(BaseEstimator):  # type: ignore[misc]
     `order`: n-grams of up to this many labels are features. `size`: number of contexts per
     position. `memory`: maximum labels a context remembers ("order": what n-grams need; None: no
     limit). `beam`: beam search instead; with `learn_escape` pruned histories stay possible.
-    `method`, `epochs`, `step`, `delta`, `l2`, `threads`, `truncate`: as in
+    `method`, `epochs`, `step`, `delta`, `l2`, `threads`, `truncate`, `ordering`: as in
     `inout.learning.contexts.fit_contexts`.
     `random_state`: the order in which sequences are seen; None is always the same order.
     `history_features`: functions of the labels before a position, which they see as strings.
@@ -77,13 +78,14 @@ class ContextTagger(BaseEstimator):  # type: ignore[misc]
         history_features: Sequence[HistoryFeature] = (),
         threads: int = 1,
         truncate: float = 0.0,
+        ordering: Ordering = LEFT_TO_RIGHT,
     ) -> None:
         self.order, self.size, self.memory = order, size, memory
         self.beam, self.learn_escape = beam, learn_escape
         self.method, self.epochs = method, epochs
         self.step, self.delta, self.l2 = step, delta, l2
         self.random_state, self.history_features = random_state, history_features
-        self.threads, self.truncate = threads, truncate
+        self.threads, self.truncate, self.ordering = threads, truncate, ordering
 
     def fit(self, X: Sequences, y: Labels) -> ContextTagger:
         """Train on sequences and their labels; O(epochs · positions · size · labels) time."""
@@ -92,12 +94,13 @@ class ContextTagger(BaseEstimator):  # type: ignore[misc]
         options = {
             name: value.item() if isinstance(value, np.generic) else value
             for name, value in self.get_params().items()
-            if name not in ("random_state", "history_features")
+            if name not in ("random_state", "history_features", "ordering")
         }
         model = fit_contexts(
             X,
             [[names[label] for label in labels] for labels in y],
             history_features=self.history_features,
+            ordering=self.ordering,
             generator=_generator(self.random_state),
             **options,
         )

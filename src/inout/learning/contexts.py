@@ -13,6 +13,7 @@ from inout._core.errors import ArgumentError
 from inout.contexts.history_features import HistoryFeature, checked_features, described
 from inout.contexts.model import ContextModel, Settings
 from inout.contexts.observations import Observations, Sequences
+from inout.contexts.orderings import LEFT_TO_RIGHT, Ordering, name_of, visits
 from inout.learning.arguments import checked_number, generator_or_fixed
 from inout.learning.context_batches import fit_lbfgs
 from inout.learning.context_training import After, Training
@@ -33,6 +34,7 @@ def fit_contexts(
     learn_escape: bool = False,
     shorter: bool = True,
     end: bool = False,
+    ordering: Ordering = LEFT_TO_RIGHT,
     history_features: Sequence[HistoryFeature] = (),
     method: Method = "adagrad",
     epochs: int = 5,
@@ -51,6 +53,10 @@ def fit_contexts(
     features; or an array [n, d]. `order`, `size`, `memory` ("order": as much as n-grams of this
     order and `history_features` need), `beam`, `shorter` and `end` are those of `Settings`.
     `history_features` are functions of the labels before a position: see `HistoryFeature`.
+
+    `ordering`: "left-to-right", "right-to-left", "middle-out", or a function that gives the
+    positions of a sequence in the order in which they get their labels. "Before" and n-grams mean
+    that order (section 9 of the paper).
 
     "adagrad": for each sequence, in a random order (by `generator`, by default one with seed 0),
     contexts are selected and one step is taken along the gradient: the features of the tags minus
@@ -84,16 +90,16 @@ def fit_contexts(
     order, size = at_least("order", order, 1), at_least("size", size, 0)
     bound = _checked_memory(memory, order, bool(beam), functions)
     kinds = bool(beam), bool(shorter), bool(end)
-    settings = Settings(order, size, bound, *kinds, described(functions))
+    settings = Settings(order, size, bound, *kinds, name_of(ordering), described(functions))
     names: dict[str, int] = {}
-    seen = Observations.of(sequences, names, grow=True)
-    model = ContextModel.untrained(labels, list(names), settings, functions)
+    seen = Observations.of(sequences, names, grow=True).visited(visits(ordering, sequences))
+    model = ContextModel.untrained(labels, list(names), settings, functions, ordering)
     if learn_escape:
         model = replace(model, escape=0.0)
     training = Training(
         model,
         seen,
-        model.targets(tags),
+        model.targets(seen.in_order_of_visits(tags)),
         learn_escape,
         at_least("epochs", epochs, 0),
         generator_or_fixed(generator),

@@ -16,6 +16,7 @@ from inout.cli.progress import status, uninterrupted
 
 FORMS = ("features", "conll")
 METHODS = ("adagrad", "lbfgs")
+ORDERINGS = ("left-to-right", "right-to-left", "middle-out")  # those of `inout.contexts`
 NO_BOUND = "none"
 MOST = 1_000_000  # labels or contexts: more is a mistake
 MOST_THREADS = 1024
@@ -45,6 +46,7 @@ shorter memory; --beam drops them, as beam search does.
   inout context train train.tsv -o model.ctx --dev dev.tsv --epochs 10
   inout context train train.conll --from conll -o model.ctx --order 3
   inout context train train.tsv -o beam.ctx --beam --size 200
+  inout context train train.tsv -o model.ctx --ordering right-to-left
   inout context train train.tsv -o model.ctx --threads 8 --truncate 0.001
 """
 TAG_EXAMPLES = """\
@@ -98,6 +100,12 @@ def train(
         "Maximum labels that a context remembers; none for no limit.",
         shown="what the n-grams need; none with --beam",
     ),
+    ordering: str = opt.option(
+        "--ordering",
+        "NAME",
+        "Order in which positions get their labels: left-to-right, right-to-left or middle-out.",
+        ORDERINGS[0],
+    ),
     beam: bool = opt.flag("--beam", "Beam search instead of contexts."),
     learn_escape: bool = opt.flag(
         "--learn-escape", "With --beam: pruned histories stay possible, at a learned cost."
@@ -136,6 +144,7 @@ def train(
         "order": opt.count("--order", order, 1, MOST),
         "size": opt.count("--size", size, 0, MOST),
         "memory": _memory(memory, order, beam),
+        "ordering": opt.choice("--ordering", ordering, ORDERINGS),
         "beam": beam,
         "method": opt.choice("--method", method, METHODS),
         "epochs": opt.count("--epochs", epochs, 1),
