@@ -1,4 +1,4 @@
-"""`python -m benchmarks list`, `python -m benchmarks run NAME [--quick] [--save] [--seed N]`."""
+"""`python -m benchmarks list`, `python -m benchmarks run NAME [--quick] [--save] [--seed N] …`."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ def main() -> int:
     run.add_argument("--quick", action="store_true", help="less of everything; nothing is saved")
     run.add_argument("--save", action="store_true", help="save the results of a quick run too")
     run.add_argument("--seed", type=int, default=0, help="of experiments that draw numbers")
+    about = "keep the trainings that ended when a run of the same commit was cut off"
+    run.add_argument("--resume", action="store_true", help=about)
     given = parser.parse_args()
     if given.command == "list":
         width = max(map(len, WORKLOADS))
@@ -29,7 +31,7 @@ def main() -> int:
             print(f"{workload.name.ljust(width)}  {workload.summary}")
         return 0
     try:
-        report = _run(WORKLOADS[given.name], given.quick, given.seed)
+        report = _run(WORKLOADS[given.name], given.quick, given.seed, given.resume)
     except DataMissingError as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 2
@@ -42,14 +44,14 @@ def main() -> int:
     return 0 if report.holds else 1
 
 
-def _run(workload: Workload, quick: bool, seed: int) -> Report | None:
+def _run(workload: Workload, quick: bool, seed: int, resume: bool) -> Report | None:
     """The report, None if the numbers disagree: then nothing is timed."""
     if is_busy():
         say(f"{workload.name}: the machine is BUSY (load {load():.1f}): do not trust the times")
     machine = describe_machine(workload.single_thread)
-    if workload.seeded:
+    if workload.trains:
         machine["seed"] = seed
-    stages = workload.load(seed)
+    stages = workload.load(seed, resume)
     say(f"{workload.name}: preparing")
     state = stages.prepare(quick)
     say(f"{workload.name}: checking")

@@ -22,16 +22,17 @@ class Workload:
     summary: str
     module: str
     single_thread: bool = False
-    seeded: bool = False  # whether `prepare` takes a seed as well
+    # Whether `prepare` takes `seed` and `resume` as well: see `benchmarks.processes`.
+    trains: bool = False
 
-    def load(self, seed: int = 0) -> Stages:
+    def load(self, seed: int = 0, resume: bool = False) -> Stages:
         """The workload's functions, its libraries imported with the threads it asks for."""
         if self.single_thread:
             for variable in THREAD_VARIABLES:
                 os.environ[variable] = "1"
         module = import_module(f"benchmarks.{self.module}")
-        prepare = partial(module.prepare, seed=seed) if self.seeded else module.prepare
-        return Stages(prepare, module.check, module.measure)
+        given = {"seed": seed, "resume": resume} if self.trains else {}
+        return Stages(partial(module.prepare, **given), module.check, module.measure)
 
 
 @dataclass(frozen=True)
@@ -84,19 +85,19 @@ WORKLOADS = {
             "reified contexts and beams on handwritten words: precision and recall, speed",
             "contexts_ocr",
             single_thread=True,
-            seeded=True,
+            trains=True,
         ),
         Workload(
             "contexts-decipher",
             "reified contexts and beams on a substitution cipher: accuracy over EM iterations",
             "contexts_decipher",
-            seeded=True,
+            trains=True,
         ),
         Workload(
             "contexts-align",
             "letters from phones with hidden alignments: contexts beside beams, error rates",
             "contexts_align",
-            seeded=True,
+            trains=True,
         ),
         Workload(
             "startup",

@@ -26,7 +26,7 @@ def run(monkeypatch, tmp_path, capsys):
 
     def run(agreements, figures, *options):
         stages = Stages(lambda quick: quick, lambda state: agreements, lambda state: figures)
-        monkeypatch.setattr(Workload, "load", lambda self, seed: stages)
+        monkeypatch.setattr(Workload, "load", lambda self, *_: stages)
         monkeypatch.setitem(WORKLOADS, "made-up", Workload("made-up", "a test", "nowhere"))
         monkeypatch.setattr(report, "RESULTS", tmp_path / "results")
         monkeypatch.setattr("sys.argv", ["benchmarks", "run", "made-up", *options])
