@@ -1,4 +1,4 @@
-"""Learning curves as pictures: figure 5 of the paper."""
+"""Learning curves as pictures: figure 5 of the paper, and figure 6's of this task."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ from benchmarks.report import RESULTS
 from inout.viz.plot import line_chart
 
 
-def save(curves: Mapping[Setting, Curve], sizes: Sequence[int]) -> None:
-    """Write the pictures, results/contexts-decipher-*.svg."""
+def save(curves: Mapping[Setting, Sequence[Curve]], prefix: str) -> None:
+    """Write the pictures, results/contexts-decipher-*.svg: of each setting the median text."""
     RESULTS.mkdir(exist_ok=True)
-    for name, text in pictures(curves, sizes).items():
-        (RESULTS / f"contexts-decipher-{name}").write_text(text, encoding="utf-8")
+    largest = max(setting.size for setting in curves)
+    middle = {setting: _middle(own) for setting, own in curves.items()}
+    drawn = [one for one in curves if one.kind in (EXACT, BEAM, CONTEXTS)]
+    by_order = [one for one in drawn if one.size in (0, largest)]
+    by_size = [one for one in drawn if one.order == 2]
+    chosen = [one for one in drawn if one.order == 2 and one.kind == CONTEXTS]
+    for name, settings, title, what in (
+        ("orders", by_order, f"Decipherment, size {largest}", "accuracies"),
+        ("sizes", by_size, "Decipherment, 2nd order", "accuracies"),
+        ("lengths", chosen, "Decipherment: average context length", "context_lengths"),
+    ):
+        text = _picture({one: getattr(middle[one], what) for one in settings}, title, what)
+        (RESULTS / f"contexts-decipher-{prefix}{name}.svg").write_text(text, encoding="utf-8")
 
 
-def pictures(curves: Mapping[Setting, Curve], sizes: Sequence[int]) -> dict[str, str]:
-    """Accuracy by order and by size (figure 5) as SVG."""
-    largest = sizes[-1]
-    by_order = [
-        Setting(1, EXACT),
-        *(Setting(order, kind, largest) for order in (1, 2) for kind in (BEAM, CONTEXTS)),
-    ]
-    by_size = [Setting(2, kind, size) for kind in (BEAM, CONTEXTS) for size in sizes]
-    return {
-        "orders.svg": _picture(curves, by_order, f"Decipherment, size {largest}"),
-        "sizes.svg": _picture(curves, by_size, "Decipherment, 2nd order"),
-    }
+def _middle(curves: Sequence[Curve]) -> Curve:
+    """The curve of the text whose accuracy at the end is the median."""
+    return sorted(curves, key=lambda curve: curve.accuracies[-1])[len(curves) // 2]
 
 
-def _picture(curves: Mapping[Setting, Curve], settings: Sequence[Setting], title: str) -> str:
-    series = {
-        setting.name: [(float(k), value) for k, value in enumerate(curves[setting].accuracies, 1)]
-        for setting in settings
-    }
-    dashed = [setting.name for setting in settings if setting.kind == BEAM]
+def _picture(values: Mapping[Setting, Sequence[float]], title: str, what: str) -> str:
     return line_chart(
-        series, title=title, across="pass of EM", up="mapping accuracy, %", dashed=dashed
+        {one.name: [(float(k), v) for k, v in enumerate(own, 1)] for one, own in values.items()},
+        title=title,
+        across="pass of EM",
+        up="mapping accuracy, %" if what == "accuracies" else "labels remembered",
+        dashed=[one.name for one in values if one.kind == BEAM],
     )

@@ -10,29 +10,50 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.contexts_decipher.data import Task
+from benchmarks.contexts_decipher.data import Task, load
 from inout.contexts.hidden_markov import ContextExpectation, ContextHiddenMarkovModel
 from inout.contexts.language_model import NGramLanguageModel
 from inout.learning import HiddenMarkovModel
 from inout.learning.context_hidden_markov import fit_context_hidden_markov
 
 SMOOTHING = 0.01
+ANY = 1000  # labels, more than any sentence has
 EXACT, BEAM, RECOMBINING, CONTEXTS = "exact", "beam", "recombining beam", "contexts"
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How to infer: order of the language model, kind, size."""
+    """How to infer: order of the language model, kind, size; and the language model."""
 
     order: int
     kind: str
     size: int = 0
+    discount: float = 0.25
+    any_length: bool = False  # contexts remember any number of labels
+    lines: bool = False  # see `load`
 
     @property
     def name(self) -> str:
-        """As tables have it."""
+        """As tables have it, without the discount and what follows."""
         order = {1: "1st", 2: "2nd"}[self.order]
         return f"{order} order, {self.kind}" + (f" {self.size}" if self.size else "")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A setting, and which text it deciphers."""
+
+    setting: Setting
+    text: int
+    passes: int
+    labels: int
+    sentences: int
+    seed: int
+
+    @property
+    def task(self) -> Task:
+        """The text."""
+        return load(self.labels, self.sentences, self.seed, self.text, self.setting.lines)
 
 
 @dataclass
@@ -66,11 +87,17 @@ def model(
     if setting.kind == BEAM:
         return ContextHiddenMarkovModel.beam(words, emission, setting.size)
     escape = -np.inf if setting.kind == RECOMBINING else 0.0
-    return ContextHiddenMarkovModel(words, emission, setting.size, escape=escape)
+    memory = ANY if setting.any_length else None
+    return ContextHiddenMarkovModel(words, emission, setting.size, escape=escape, memory=memory)
 
 
-def learn(task: Task, words: NGramLanguageModel, setting: Setting, iterations: int) -> Curve:
+def learn(plan: Plan) -> Curve:
     """EM in one setting."""
+    torch.set_num_threads(1)
+    task, setting, iterations = plan.task, plan.setting, plan.passes
+    words = NGramLanguageModel.estimated(
+        task.plain, plan.labels, setting.order, discount=setting.discount
+    )
     curve = Curve()
     emission = uniform(words.labels)
     start = time.perf_counter()
