@@ -1,16 +1,26 @@
-"""Workload `contexts-align`: letters from phones with hidden alignments (figures 4 and 6)."""
+"""Workload `contexts-align`: letters from phones with hidden alignments (figures 4 and 6).
+
+750 words, about as many as the paper has, and 10,000; 250 and 2,000 others to test on. After 10,000
+words the better strategies are close to each other, and 250 words too few to tell them apart.
+
+All strategies are trained with two settings. "The paper's": 5-grams only, δ = 1e-4, five passes.
+"Tuned": n-grams of all lengths up to 5, and for each strategy the δ, of one grid for all, with the
+least errors on dev words. Contexts learn from every alignment that they cannot rule out: with a
+small δ the edges of unlikely ones move weights as much as those of certain ones.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 from benchmarks.contexts_align.plain import enumerate_scores, log_sum
-from benchmarks.contexts_align.runs import Plan, Run, run_all
-from benchmarks.contexts_align.words import Word, words
-from benchmarks.report import RESULTS, Agreement, Figure, say
+from benchmarks.contexts_align.runs import Plan, Run, run
+from benchmarks.contexts_align.words import words
+from benchmarks.processes import Trainings
+from benchmarks.report import RESULTS, Agreement, Figure
 from inout.learning.alignment import Strategy, fit_alignment
 from inout.viz.plot import line_chart
 
@@ -22,77 +32,77 @@ NAMES: dict[Strategy, str] = {
     "model": "beam, by model",
 }
 PAPERS_DELTA = 1e-4
+DELTAS = (1e-4, 0.1, 0.3, 1.0)
+PAPERS, TUNED = "the paper's", "tuned"
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """So many training words, by some strategies, in some orders of the data."""
+    """So many training words, in some orders, with some settings."""
 
     name: str
-    train: Sequence[Word]
-    test: Sequence[Word]
-    strategies: Sequence[Strategy]
+    setting: str
+    plan: Plan  # what all trainings have in common
     seeds: Sequence[int]  # of the orders of the data
-    epochs: int
-    every: int
-    least: float
-    deltas: Mapping[Strategy, float]  # of AdaGrad, for those with another than the paper's
 
-    def delta(self, strategy: Strategy) -> float:
-        """What AdaGrad adds to the root of sums of squares."""
-        return self.deltas.get(strategy, PAPERS_DELTA)
-
-    @property
-    def plans(self) -> list[Plan]:
-        """Those that take longest first."""
+    def plans(self, strategy: Strategy, delta: float) -> list[Plan]:
+        """One strategy in all orders."""
         return [
-            Plan(strategy, seed, self.epochs, self.every, self.least, self.delta(strategy))
-            for strategy in self.strategies
-            for seed in self.seeds
+            replace(self.plan, strategy=strategy, delta=delta, seed=seed) for seed in self.seeds
         ]
+
+    def grid(self, strategy: Strategy, deltas: Sequence[float]) -> dict[float, list[Plan]]:
+        """One strategy on dev words, with each δ, in two orders of few words or one of many."""
+        dev = replace(self.plan, part="dev", test=min(8 * self.plan.test, 2_000))
+        dev = replace(dev, every=dev.train * dev.epochs)
+        few = replace(self, plan=dev, seeds=self.seeds[: 2 if dev.train < 1_000 else 1])
+        return {delta: few.plans(strategy, delta) for delta in deltas}
+
+
+Found = Mapping[Strategy, Sequence[tuple[Plan, Run]]]  # one experiment's, in all orders
 
 
 @dataclass(frozen=True)
 class State:
-    """The words, and what to do with them."""
+    """What to train."""
 
     quick: bool
     seed: int
-    small: Experiment
-    large: Experiment | None
+    experiments: Sequence[Experiment]
+    deltas: Sequence[float]
+    trainings: Trainings[Plan, Run]
 
 
-def prepare(quick: bool, seed: int = 0) -> State:
+def prepare(quick: bool, seed: int = 0, resume: bool = False) -> State:
     """750 and 10,000 words of the training part (quick: 100), 250 and 2,000 of the test part.
 
-    After 10,000 words the better strategies are close to each other, and 250 words too few to tell
-    them apart: a first run with 250 words and two orders had forced decoding 0.05 points ahead of
-    contexts, one letter in 1,871.
-
-    Each strategy has the delta with which it did best on 4,000 dev words: of 1e-4 (the paper's),
-    0.1, 0.3 and 1, for the beams of 1e-4 and 1. Contexts learn from every alignment that they
-    cannot rule out: with a small delta the edges of unlikely ones move weights as much as those of
-    certain ones. 10,000 words are gone through three times, after which contexts and forced
-    decoding were best there.
+    With n-grams of all lengths 10,000 words are gone through three times, after which contexts and
+    forced decoding were best on dev words.
     """
-    everyone: tuple[Strategy, ...] = ("forced", "contexts", "hybrid", "target", "model")
+    trainings = Trainings("contexts-align", run, Run, _told, resume)
     seeds = range(10 * seed, 10 * seed + 5)
-
-    def drawn(name: str, train: int, test: int, *others: Any) -> Experiment:
-        return Experiment(name, words("train", train, seed), words("test", test, seed), *others)
-
-    small: dict[Strategy, float] = {"contexts": 1.0}
-    large: dict[Strategy, float] = {"contexts": 1.0, "forced": 1.0}
+    base = Plan("contexts", 0, 5, 150, 1e-3, PAPERS_DELTA, False, 750, 250, "test", seed)
     if quick:
-        few = drawn("100 words", 100, 50, everyone, seeds[:1], 2, 100, 1e-3, {})
-        return State(quick, seed, few, None)
-    # Rows for the small gradients of 10,000 words would need much memory; for 750 they do not.
-    return State(
-        quick,
-        seed,
-        drawn("750 words", 750, 250, everyone, seeds, 5, 150, 1e-3, small),
-        drawn("10,000 words", 10_000, 2_000, everyone, seeds, 3, 10_000, 1e-2, large),
-    )
+        base = replace(base, epochs=2, every=100, train=100, test=50)
+        seeds = seeds[:1]
+    papers = replace(base, only_longest=True)
+    small = f"{base.train} words"
+    experiments = [Experiment(small, PAPERS, papers, seeds), Experiment(small, TUNED, base, seeds)]
+    if not quick:
+        # Rows for the small gradients of 10,000 words would need much memory; for 750 they do not.
+        many: dict[str, Any] = {"every": 10_000, "least": 1e-2, "train": 10_000, "test": 2_000}
+        experiments += [
+            Experiment("10,000 words", PAPERS, replace(papers, **many), seeds[:3]),
+            Experiment("10,000 words", TUNED, replace(base, epochs=3, **many), seeds),
+        ]
+    deltas = DELTAS[::3] if quick else DELTAS
+    return State(quick, seed, experiments, deltas, trainings)
+
+
+def _told(plan: Plan, done: Run) -> str:
+    grams = "5-grams" if plan.only_longest else "1-5-grams"
+    what = f"{plan.train} words, {NAMES[plan.strategy]}, {grams}, delta {plan.delta:g}"
+    return f"{what}, {plan.part}, order {plan.seed}: CER {100 * done.errors[-1]:.2f} %"
 
 
 def check(state: State) -> Iterator[Agreement]:
@@ -127,103 +137,118 @@ def check(state: State) -> Iterator[Agreement]:
 
 def measure(state: State) -> Iterator[Figure]:
     """Error rates of all strategies, then what must hold between them; plots."""
-    found: dict[str, list[Run]] = {}
-    for experiment in (state.small, state.large):
-        if experiment is not None:
-            runs = found[experiment.name] = _runs(experiment)
-            yield from _cells(experiment, runs)
-            yield from _bounds(state, experiment, runs)
-    if not state.quick:
-        _write(found)
+    for experiment, found in _trained(state):
+        yield from _cells(experiment, found)
+        yield from _bounds(state, experiment, found)
+        if not state.quick:
+            _write(experiment, found)
 
 
-def _runs(experiment: Experiment) -> list[Run]:
-    """All runs; a line tells of each that ends."""
-    plans, runs = experiment.plans, []
-    for run in run_all(plans, experiment.train, experiment.test):
-        runs.append(run)
-        what = f"{experiment.name}, {NAMES[run.plan.strategy]}, order {run.plan.seed}"
-        cer = f"{100 * run.errors[-1]:.2f} %"
-        say(f"  {what}: CER {cer} ({len(runs)} of {len(plans)} runs)")
-    return runs
+def _trained(state: State) -> Iterator[tuple[Experiment, Found]]:
+    """All trainings: the paper's and the grids at once, then those with the best of the grids."""
+    # By number of words and strategy.
+    grids: dict[tuple[str, Strategy], dict[float, list[Plan]]] = {}
+    plans: dict[tuple[str, str, Strategy], list[Plan]] = {}
+    for experiment in state.experiments:
+        for strategy in NAMES:
+            if experiment.setting == PAPERS:
+                plans[experiment.name, PAPERS, strategy] = experiment.plans(strategy, PAPERS_DELTA)
+            else:
+                grids[experiment.name, strategy] = experiment.grid(strategy, state.deltas)
+    trial = [plan for grid in grids.values() for own in grid.values() for plan in own]
+    done = _done(state, [*plans.values(), trial])
+    for experiment in state.experiments:
+        if experiment.setting == TUNED:
+            for strategy in NAMES:
+                own = grids[experiment.name, strategy]
+                errors = {d: mean(done[plan].errors[-1] for plan in own[d]) for d in own}
+                # Of two as good the smaller.
+                best = min(errors, key=errors.__getitem__)
+                plans[experiment.name, TUNED, strategy] = experiment.plans(strategy, best)
+    done |= _done(state, [own for (_, setting, _), own in plans.items() if setting == TUNED])
+    for experiment in state.experiments:
+        chosen = {s: plans[experiment.name, experiment.setting, s] for s in NAMES}
+        yield experiment, {s: [(plan, done[plan]) for plan in own] for s, own in chosen.items()}
 
 
-def _of(runs: Sequence[Run], strategy: Strategy) -> list[Run]:
-    return sorted(
-        (run for run in runs if run.plan.strategy == strategy), key=lambda run: run.plan.seed
-    )
+def _done(state: State, plans: Sequence[Sequence[Plan]]) -> dict[Plan, Run]:
+    """Those that take longest begin."""
+    return state.trainings(sorted((plan for own in plans for plan in own), key=_longest))
 
 
-def _cells(experiment: Experiment, runs: Sequence[Run]) -> Iterator[Figure]:
+def _longest(plan: Plan) -> tuple[int, int]:
+    """The order in which trainings begin."""
+    return -plan.train * plan.epochs, list(NAMES).index(plan.strategy)
+
+
+def _cells(experiment: Experiment, found: Found) -> Iterator[Figure]:
     """The row of each strategy: medians over the orders of the data."""
     for strategy, shown in NAMES.items():
-        own = _of(runs, strategy)
-        if not own:
-            continue
-        errors = [100 * run.errors[-1] for run in own]
-        name = f"{experiment.name}, {shown}"
-        for column, value, unit in (
-            ("delta", experiment.delta(strategy), ""),
-            ("CER", median(errors), "%"),
-            ("lowest", min(errors), "%"),
-            ("highest", max(errors), "%"),
-            ("exact", median(100 * run.exact[-1] for run in own), "%"),
-            ("lost in pass 1", median(run.lost for run in own), "words"),
-            ("context length", median(run.lengths[-1] for run in own), "edges"),
-            ("weights", median(run.weights for run in own) / 1e6, "million"),
-            ("memory", max(run.bytes for run in own) / 2**30, "GiB"),
-            ("training", median(run.seconds for run in own), "s"),
-        ):
-            heading = f"{column}, {unit}" if unit else column
-            yield Figure(f"{name}: {column}", value, unit, cell=(name, heading))
+        runs = [done for _, done in found[strategy]]
+        errors = [100 * done.errors[-1] for done in runs]
+        exact = [100 * done.exact[-1] for done in runs]
+        name = f"{experiment.name}, {experiment.setting}: {shown}"
+        for column, value in {
+            "delta": found[strategy][0][0].delta,
+            "passes": experiment.plan.epochs,
+            "CER, %": median(errors),
+            "CER, %: lowest": min(errors),
+            "CER, %: highest": max(errors),
+            "exact, %": median(exact),
+            "exact, %: lowest": min(exact),
+            "exact, %: highest": max(exact),
+            "lost in pass 1, words": median(done.lost for done in runs),
+            "context length, edges": median(done.lengths[-1] for done in runs),
+            "weights, million": median(done.weights for done in runs) / 1e6,
+            "memory, GiB": max(done.bytes for done in runs) / 2**30,
+            "training, s": median(done.seconds for done in runs),
+        }.items():
+            cell = (name, column)
+            yield Figure(f"{name}: {column}", value, "", repeats=len(runs), cell=cell)
 
 
-def _bounds(state: State, experiment: Experiment, runs: Sequence[Run]) -> Iterator[Figure]:
-    """Contexts ahead of every beam, and at least level with forced decoding."""
-    ours = _of(runs, "contexts")
-    for strategy in experiment.strategies:
+def _bounds(state: State, experiment: Experiment, found: Found) -> Iterator[Figure]:
+    """Contexts ahead of every beam, and at least level with forced decoding; tuned, all of them."""
+    ours = [done.errors[-1] for _, done in found["contexts"]]
+    for strategy, shown in NAMES.items():
         if strategy == "contexts":
             continue
-        pairs = list(zip(_of(runs, strategy), ours, strict=True))
-        above = 100 * (
-            median(theirs.errors[-1] for theirs, _ in pairs)
-            - median(own.errors[-1] for _, own in pairs)
-        )
-        name = f"{experiment.name}: CER of {NAMES[strategy]} above contexts"
-        bound = None if state.quick else 0.0
-        yield Figure(name, above, "points", at_least=bound, repeats=len(pairs))
-        better = sum(theirs.errors[-1] > own.errors[-1] for theirs, own in pairs)
-        yield Figure(f"{name}: orders of the data", better, f"of {len(pairs)}")
+        theirs = [done.errors[-1] for _, done in found[strategy]]
+        name = f"{experiment.name}, {experiment.setting}: CER of {shown} above contexts"
+        bound = None if state.quick or experiment.setting == PAPERS else 0.0
+        above = 100 * (median(theirs) - median(ours))
+        yield Figure(name, above, "points", at_least=bound, repeats=len(ours))
+        better = sum(a > b for a, b in zip(theirs, ours, strict=True))
+        yield Figure(f"{name}: orders of the data", better, f"of {len(ours)}")
 
 
-def _write(found: dict[str, list[Run]]) -> None:
+def _write(experiment: Experiment, found: Found) -> None:
     """The learning curves as SVG (figure 4: errors; figure 6: lengths of contexts)."""
     RESULTS.mkdir(exist_ok=True)
-    for name, runs in found.items():
-        short = name.replace(",", "").replace(" ", "-")
-        title, ours = f"Letters from phones, {name}", _of(runs, "contexts")
-        for file, chart in {
-            # Beams that learn nothing may write words of any length.
-            "errors": _chart(title, "character error rate", runs, "errors", (0.0, 1.0)),
-            "lengths": _chart(f"Mean context length, {name}", "edges", ours, "lengths"),
-        }.items():
-            _save(f"{file}-{short}.svg", chart)
+    short = experiment.name.replace(",", "").replace(" ", "-")
+    short += "-papers" if experiment.setting == PAPERS else ""
+    name = f"{experiment.name}, settings: {experiment.setting}"
+    ours: Found = {"contexts": found["contexts"]}
+    for file, chart in {
+        # Beams that learn nothing may write words of any length.
+        "errors": _chart(
+            f"Letters from phones, {name}", "character error rate", found, "errors", (0.0, 1.0)
+        ),
+        "exact": _chart(f"Words spelled rightly, {name}", "share of words", found, "exact"),
+        "lengths": _chart(f"Mean context length, {name}", "edges", ours, "lengths"),
+    }.items():
+        (RESULTS / f"contexts-align-{file}-{short}.svg").write_text(chart, encoding="utf-8")
 
 
 def _chart(
-    title: str, up: str, runs: Sequence[Run], what: str, up_range: tuple[float, float] | None = None
+    title: str, up: str, found: Found, what: str, up_range: tuple[float, float] | None = None
 ) -> str:
     """Medians, and the single orders of the data as thin lines."""
     medians, single = {}, {}
-    for strategy, name in NAMES.items():
-        own = _of(runs, strategy)
-        if own:
-            columns = zip(*(getattr(run, what) for run in own), strict=True)
-            medians[name] = list(zip(own[0].seen, map(median, columns), strict=True))
-            single[name] = [list(zip(run.seen, getattr(run, what), strict=True)) for run in own]
+    for strategy, own in found.items():
+        name, seen = NAMES[strategy], own[0][1].seen
+        columns = zip(*(getattr(done, what) for _, done in own), strict=True)
+        medians[name] = list(zip(seen, map(median, columns), strict=True))
+        single[name] = [list(zip(seen, getattr(done, what), strict=True)) for _, done in own]
     across = "training examples seen"
     return line_chart(medians, title=title, across=across, up=up, up_range=up_range, faint=single)
-
-
-def _save(name: str, text: str) -> None:
-    (RESULTS / f"contexts-align-{name}").write_text(text, encoding="utf-8")

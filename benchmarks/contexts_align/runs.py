@@ -1,22 +1,16 @@
-"""One training run, and many of them in two processes."""
+"""One training run."""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import resource
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
 import torch
 
-from benchmarks.contexts_align.words import LETTERS, Word, scores
+from benchmarks.contexts_align.words import LETTERS, Part, scores, words
 from inout.contexts.alignments.model import AlignmentModel
 from inout.learning.alignment import AlignmentStats, Strategy, fit_alignment
-
-PROCESSES = 2
 
 
 @dataclass(frozen=True)
@@ -24,11 +18,16 @@ class Plan:
     """What to train: a strategy, an order of the data, settings that all strategies share."""
 
     strategy: Strategy
-    seed: int
+    seed: int  # of the order of the data
     epochs: int
-    every: int  # examples between two looks at the test words
+    every: int  # examples between two looks at the other words
     least: float  # see `fit_alignment`
     delta: float  # the same
+    only_longest: bool  # the same: the paper's features
+    train: int  # how many words
+    test: int
+    part: Part  # of the other words
+    draw: int  # the seed with which words were drawn
     size: int = 20
     order: int = 5
     most_letters: int = 3
@@ -38,21 +37,22 @@ class Plan:
 class Run:
     """What came out."""
 
-    plan: Plan
     seen: list[int] = field(default_factory=list)
     errors: list[float] = field(default_factory=list)
     exact: list[float] = field(default_factory=list)
     lengths: list[float] = field(default_factory=list)  # of contexts, since the last look
     lost: int = 0  # examples of the first pass that taught nothing
-    seconds: float = 0.0  # of training, looks at the test words not counted
+    seconds: float = 0.0  # of training, looks at the other words not counted
     bytes: int = 0  # most memory of the process so far
     weights: int = 0
 
 
-def run(plan: Plan, train: Sequence[Word], test: Sequence[Word]) -> Run:
+def run(plan: Plan) -> Run:
     """Train as planned."""
     torch.set_num_threads(1)
-    done = Run(plan)
+    train = words("train", plan.train, plan.draw)
+    test = words(plan.part, plan.test, plan.draw)
+    done = Run()
     looking, length = 0.0, 0.0
     start = time.perf_counter()
 
@@ -75,6 +75,7 @@ def run(plan: Plan, train: Sequence[Word], test: Sequence[Word]) -> Run:
         [word for word, _ in train],
         strategy=plan.strategy,
         order=plan.order,
+        only_longest=plan.only_longest,
         size=plan.size,
         most_letters=plan.most_letters,
         epochs=plan.epochs,
@@ -89,15 +90,3 @@ def run(plan: Plan, train: Sequence[Word], test: Sequence[Word]) -> Run:
     done.bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     done.weights = model.histories.num_weights
     return done
-
-
-def run_all(plans: Sequence[Plan], train: Sequence[Word], test: Sequence[Word]) -> Iterator[Run]:
-    """All runs, as they end, each in a process of its own."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    with ProcessPoolExecutor(
-        min(PROCESSES, len(os.sched_getaffinity(0))),
-        multiprocessing.get_context("spawn"),
-        max_tasks_per_child=1,
-    ) as pool:
-        for ended in as_completed([pool.submit(run, plan, train, test) for plan in plans]):
-            yield ended.result()
