@@ -45,18 +45,22 @@ class Trainings(Generic[P, R]):
         if done:
             say(f"  {len(done)} of {len(files)} trainings ended in an earlier run")
         left = [plan for plan in files if plan not in done]
-        with ProcessPoolExecutor(
+        pool = ProcessPoolExecutor(
             max(1, min(len(os.sched_getaffinity(0)), len(left))),
             multiprocessing.get_context("spawn"),
             initializer=_one_thread,
             max_tasks_per_child=1,
-        ) as pool:
+        )
+        try:
             plan_of = {pool.submit(self.train, plan): plan for plan in left}
             for ended in as_completed(plan_of):
                 plan, run = plan_of[ended], ended.result()
                 _write(files[plan], {"plan": asdict(plan), "run": asdict(run)})  # type: ignore[call-overload]
                 done[plan] = run
                 say(f"  {self.tell(plan, run)} ({len(done)} of {len(files)} trainings)")
+        finally:
+            # After a fault those that wait need not begin.
+            pool.shutdown(cancel_futures=True)
         return {plan: done[plan] for plan in plans}
 
     def _key(self, plan: P) -> str:

@@ -43,6 +43,9 @@ METHODS = {
     ESCAPING: ("escape", 10),
     WIDE: ("beam", 200),
 }
+# With the paper's settings only: what would be gained by more contexts.
+MORE = {"contexts, 20": ("contexts", 20), "contexts, 40": ("contexts", 40)}
+READING = (20, 40)  # sizes with which models of size 10 read as well
 PAPERS, TUNED = "the paper's", "tuned"
 
 
@@ -95,9 +98,11 @@ class State:
 
     def plans(self, name: str, shorter: bool, delta: float, dev: bool = False) -> list[Plan]:
         """One method, in several orders of the words."""
-        kind, size = METHODS[name]
+        kind, size = (METHODS | MORE)[name]
         count = 1 if self.quick else DEV_RUNS if dev else RUNS
-        first = Plan(kind, size, shorter, delta, self.looks, 0, dev, 8 if self.quick else 1)
+        reading = READING if name == CONTEXTS and not shorter else ()
+        step = 8 if self.quick else 1
+        first = Plan(kind, size, shorter, delta, self.looks, 0, reading, dev, step)
         return [replace(first, seed=10 * self.seed + run) for run in range(count)]
 
 
@@ -157,42 +162,41 @@ def measure(state: State) -> Iterator[Figure]:
 
 def _rows(state: State) -> list[Row]:
     """All trainings: the paper's and the grid at once, then those with the best of the grid."""
-    longest = list(METHODS)[::-1]  # those that take longest begin
-    papers = {name: state.plans(name, False, PAPERS_DELTA) for name in longest}
+    # Those that take longest begin.
+    papers = {n: state.plans(n, False, PAPERS_DELTA) for n in (*list(METHODS)[::-1], *MORE)}
     grid = {
-        (name, delta): state.plans(name, True, delta, dev=True)
-        for name in longest
-        for delta in state.deltas
+        name: {delta: state.plans(name, True, delta, dev=True) for delta in state.deltas}
+        for name in list(METHODS)[::-1]
     }
-    done = state.trainings([plan for some in (grid, papers) for ps in some.values() for plan in ps])
-    best = {name: max(_read_by_settings(state, name, grid, done))[1:] for name in longest}
-    tuned = {name: state.plans(name, True, -delta) for name, (delta, _) in best.items()}
+    trials = [plan for deltas in grid.values() for plans in deltas.values() for plan in plans]
+    done = state.trainings([*trials, *(plan for plans in papers.values() for plan in plans)])
+    best = {name: max(_dev_words(deltas, done)) for name, deltas in grid.items()}
+    tuned = {name: state.plans(name, True, -delta) for name, (_, delta, _) in best.items()}
     done |= state.trainings([plan for plans in tuned.values() for plan in plans])
 
-    def row(setting: str, name: str, plans: Sequence[Plan], place: int) -> Row:
+    def row(setting: str, name: str, plans: Sequence[Plan], passes: int, size: int = 0) -> Row:
         runs = [done[plan] for plan in plans]
-        looks = [run.looks[place] for run in runs]
-        return Row(setting, name, state.looks[place], plans[0].delta, looks, runs)
+        looks = [run.at(passes, size or plans[0].size) for run in runs]
+        return Row(setting, name, passes, plans[0].delta, looks, runs)
 
-    first = [
-        row(f"{PAPERS}, {passes} passes", name, papers[name], place)
-        for place, passes in enumerate(state.looks)
-        for name in METHODS
-    ]
-    return first + [row(TUNED, name, tuned[name], -best[name][1]) for name in METHODS]
+    rows = []
+    for passes in state.looks:
+        setting = f"{PAPERS}, {passes} passes"
+        rows += [row(setting, name, papers[name], passes) for name in (*METHODS, *MORE)]
+        for size in READING:
+            name = f"{CONTEXTS}, read with {size}"
+            rows.append(row(setting, name, papers[CONTEXTS], passes, size))
+    return rows + [row(TUNED, name, tuned[name], -best[name][2]) for name in METHODS]
 
 
-def _read_by_settings(
-    state: State,
-    name: str,
-    grid: Mapping[tuple[str, float], Sequence[Plan]],
-    done: Mapping[Plan, Run],
+def _dev_words(
+    deltas: Mapping[float, Sequence[Plan]], done: Mapping[Plan, Run]
 ) -> Iterator[tuple[float, float, int]]:
-    """(dev words read, -δ, -place among the looks): of two as good the smaller comes first."""
-    for delta in state.deltas:
-        for place in range(len(state.looks)):
-            looks = [done[plan].looks[place] for plan in grid[name, delta]]
-            yield mean(look.words for look in looks), -delta, -place
+    """(dev words read, -δ, -passes): of two as good the smaller δ and fewer passes are larger."""
+    for delta, plans in deltas.items():
+        for passes in plans[0].looks:
+            looks = [done[plan].at(passes, plan.size) for plan in plans]
+            yield mean(look.words for look in looks), -delta, -passes
 
 
 def _cells(row: Row) -> Iterator[Figure]:
@@ -238,7 +242,7 @@ def _draw(rows: Sequence[Row]) -> None:
     """Figures 3 and 6 of the paper: of each method the order of the words with median recall."""
     pictures = {}
     for setting, name in ((TUNED, ""), (f"{PAPERS}, {LOOKS[-1]} passes", "papers-")):
-        own = [row for row in rows if row.setting == setting]
+        own = [row for row in rows if row.setting == setting and row.method in METHODS]
         pictures[f"{name}precision"] = line_chart(
             {row.method: row.looks[row.middle].curve for row in own},
             title=f"Word recognition, settings: {setting}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ class Plan:
     delta: float  # of AdaGrad
     looks: tuple[int, ...]  # after how many passes to look at the other words
     seed: int  # of the order of the training words
+    reading: tuple[int, ...] = ()  # further sizes with which the model reads the other words
     dev: bool = False  # tested on fold 0, trained without it and without fold 1
     step: int = 1  # every so many words
 
@@ -46,6 +47,8 @@ class Plan:
 class Look:
     """What a model did; percents."""
 
+    passes: int
+    size: int  # with which it read
     words: float  # that are right
     letters: float  # that are right
     recall: float  # at 99 % precision: the largest
@@ -59,10 +62,16 @@ class Look:
 class Run:
     """What came out."""
 
-    looks: list[Any] = field(default_factory=list)  # of `Look`
+    looks: list[Look] = field(default_factory=list)
     lengths: list[tuple[float, float]] = field(default_factory=list)  # words, average length so far
 
+    def at(self, passes: int, size: int) -> Look:
+        """After so many passes, reading with this size."""
+        (found,) = (one for one in self.looks if (one.passes, one.size) == (passes, size))
+        return found
+
     def __post_init__(self) -> None:
+        # As read from a file.
         self.looks = [Look(**one) if isinstance(one, dict) else one for one in self.looks]
 
 
@@ -83,10 +92,13 @@ def fitted(plan: Plan, words: Words, others: Words) -> tuple[ContextModel, Run]:
         # A cumulative average, as in the paper's figure 6.
         total += passed.context_length
         run.lengths.append((passed.examples, total / (len(run.lengths) + 1)))
-        done = passed.examples / len(words)
-        if done in plan.looks:
+        passes, rest = divmod(passed.examples, len(words))
+        if not rest and passes in plan.looks:
             now = time.perf_counter()
-            run.looks.append(_look(model, others, now - start - looking))
+            about = passes, now - start - looking
+            for size in (plan.size, *plan.reading):
+                read = replace(model, settings=replace(model.settings, size=size))
+                run.looks.append(_look(read, others, *about))
             looking += time.perf_counter() - now
 
     model = fit_contexts(
@@ -97,7 +109,7 @@ def fitted(plan: Plan, words: Words, others: Words) -> tuple[ContextModel, Run]:
     return model, run
 
 
-def _look(model: ContextModel, others: Words, seconds: float) -> Look:
+def _look(model: ContextModel, others: Words, passes: int, seconds: float) -> Look:
     found = model.tag(others.pictures)
     spelled = [one.labels for one in found]
     right = np.array([a == b for a, b in zip(spelled, others.spellings, strict=True)])
@@ -109,6 +121,8 @@ def _look(model: ContextModel, others: Words, seconds: float) -> Look:
     confidences = np.array([one.confidence for one in found])
     precision, recall = precision_recall(confidences, right)
     return Look(
+        passes,
+        model.settings.size,
         100 * float(right.mean()),
         100 * sum(pairs) / len(pairs),
         100 * recall_at(0.99, confidences, right),

@@ -125,7 +125,7 @@ def test_short_ways_run_several_times_in_a_row():
 
 
 def test_a_seed_goes_to_workloads_that_take_one():
-    seeded = WORKLOADS["contexts-align"].load(7).prepare
+    seeded = WORKLOADS["contexts-align"].load(7, resume=True).prepare
     assert isinstance(seeded, partial)
-    assert seeded.keywords == {"seed": 7}
-    assert not isinstance(WORKLOADS["rna"].load(7).prepare, partial)
+    assert seeded.keywords == {"seed": 7, "resume": True}
+    assert not WORKLOADS["rna"].load(7).prepare.keywords
