@@ -14,6 +14,7 @@ from inout.distributions.base import Potentials, StructuredDistribution
 from inout.distributions.charts import Group, chart_forest
 from inout.forest import Forest
 from inout.forest.labels import BlockLabels
+from inout.kernels.recomputing import Memory
 from inout.kernels.segments import op
 from inout.kernels.segments.generating import generating_function
 from inout.kernels.segments.reference import reference_log_partition
@@ -39,6 +40,10 @@ class SemiMarkov(StructuredDistribution):
     in half precision are computed in float32. `tier="reference"` runs plain torch code instead
     of the compiled kernels.
 
+    Besides potentials and gradients they keep O(b n (s + w)), which is much only where there are
+    few labels. On the CPU `memory="sqrt"` keeps O(b √(n w) (s + w)) and makes the rest again,
+    block by block; a number of bytes does so where needed.
+
     >>> import torch
     >>> segments = SemiMarkov(torch.zeros(3, 2, 1, 1))  # one label: 1+1+1, 1+2, 2+1
     >>> segments.log_partition().exp()
@@ -61,6 +66,7 @@ class SemiMarkov(StructuredDistribution):
         lengths: arguments.Lengths | None = None,
         *,
         tier: str | None = None,
+        memory: Memory = None,
     ) -> None:
         arguments.refuse_non_tensors(log_potentials=log_potentials)
         shape = log_potentials.shape
@@ -71,6 +77,7 @@ class SemiMarkov(StructuredDistribution):
         some = w > 0 and s > 0
         expect(some, "log_potentials", "must have at least one width and one label", list(shape))
         self.tier = choose_tier(log_potentials.device, tier)
+        self.memory = arguments.checked_memory(memory)
         self.lengths = arguments.checked_lengths(lengths, batch_shape, n, log_potentials.device)
         self.potentials = arguments.of_one_dtype({"log_potentials": log_potentials})
         super().__init__(batch_shape, torch.Size([n]), validate_args=False)
@@ -104,8 +111,11 @@ class SemiMarkov(StructuredDistribution):
         return potentials["log_potentials"].reshape(b, n, w, s, s), self.lengths.reshape(b)
 
     def _log_partition(self, potentials: Potentials) -> Float[Tensor, "*b"]:
-        log_z = reference_log_partition if self.tier == "reference" else op.log_partition
-        return log_z(*self._flat(potentials)).reshape(self.batch_shape)
+        if self.tier == "reference":
+            log_z = reference_log_partition(*self._flat(potentials))
+        else:
+            log_z = op.log_partition(*self._flat(potentials), self.memory)
+        return log_z.reshape(self.batch_shape)
 
     def _segments(self, event: Tensor) -> tuple[Bool[Tensor, "*sb n"], Int[Tensor, "*sb n"]]:
         """Where segments end, and the index of each segment's part in the flat [n w s s]."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from math import isqrt
+
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from inout._core.errors import ArgumentError
 from inout.kernels.autograd import differentiable_log_partition, gradient_wanted
+from inout.kernels.recomputing import Memory, refuse_less
 from inout.kernels.segments.cpu import decode as decoding
 from inout.kernels.segments.cpu.passes import CpuPasses, arrays
+from inout.kernels.segments.cpu.recomputed import RecomputingPasses
 from inout.kernels.segments.gpu.passes import GpuPasses
 from inout.kernels.segments.reference import reference_log_partition
 from inout.kernels.shapes import Labels, Lengths, PerElement, Segments
@@ -24,10 +29,34 @@ def passes_for(potentials: Tensor, lengths: Tensor, *, keep: bool = True) -> Cpu
     return GpuPasses(potentials, lengths, keep=keep)
 
 
-def log_partition(potentials: Segments, lengths: Lengths) -> PerElement:
-    """log Z of each element; O(b n w s²) time, O(b n (s + w)) memory besides the gradient."""
+def recomputing(potentials: Tensor, lengths: Tensor, memory: Memory) -> RecomputingPasses | None:
+    """Passes that keep what √(n w) positions need and make the others again; or None.
+
+    They are needed if `memory` is "sqrt", or fewer bytes than the usual ones take besides the
+    potentials and their gradient.
+    """
+    b, n, w, s, _ = potentials.shape
+    size = potentials.element_size()
+    row = size * (2 * s + 2 * w + 1) + 8
+    if memory is None or (isinstance(memory, int) and b * n * row <= memory):
+        return None
+    if potentials.is_cuda:
+        raise ArgumentError("memory", "can be limited on the CPU only")
+    every = isqrt(max(n * w - 1, 0)) + 1
+    kept = b * w * -(-n // every) * (size * s + 8)
+    refuse_less(memory, kept + min(b, torch.get_num_threads()) * (w + every) * row)
+    return RecomputingPasses(potentials, lengths, every=every)
+
+
+def log_partition(potentials: Segments, lengths: Lengths, memory: Memory = None) -> PerElement:
+    """log Z of each element; O(b n w s²) time, O(b n (s + w)) memory besides the gradient.
+
+    `memory` limits that, see `recomputing`.
+    """
+    keep = gradient_wanted(potentials)
+    passes = recomputing(potentials, lengths, memory) if keep else None
     return differentiable_log_partition(
-        passes_for(potentials, lengths, keep=gradient_wanted(potentials)),
+        passes or passes_for(potentials, lengths, keep=keep),
         lambda x: reference_log_partition(x, lengths),
         potentials,
     )

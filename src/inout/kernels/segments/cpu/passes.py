@@ -21,9 +21,18 @@ class CpuPasses:
 
     def __init__(self, potentials: Tensor, lengths: Tensor) -> None:
         self.potentials, self.lengths = arrays(potentials, lengths)  # [b n w s s], [b]
+        self.work = self.potentials.size
+        self.fits: Array = np.empty(len(self.potentials))  # log Z, or NaN if it needs log space
+        self._run_forward()
+        log_z: Array = self.fits.copy()
+        for k in np.isnan(self.fits).nonzero()[0]:
+            log_z[k], _ = logspace.forward(self.potentials[k], self.lengths[k])
+        self.log_z = torch.from_numpy(log_z)
+
+    def _run_forward(self) -> None:
+        """Fills `fits`, and what the way back needs."""
         b, n, w, s, _ = self.potentials.shape
         dtype = self.potentials.dtype
-        self.work = self.potentials.size
         self.state = State(
             alphas=np.zeros((b, n + 1, s), dtype),
             logs=np.zeros((b, n + 1)),
@@ -31,17 +40,20 @@ class CpuPasses:
             offsets=np.zeros((b, n, w), dtype),
             rounding=np.zeros((b, n, w), dtype),
         )
-        self.fits: Array = np.empty(b)  # log Z, or NaN if the element needs log space
         tiny = SEGMENTS_TINY.of(dtype)
 
         def part(lo: int, hi: int) -> None:
             scaled.forward(self.potentials, self.lengths, lo, hi, tiny, self.state, self.fits)
 
         over_batch(part, b, self.work)
-        log_z: Array = self.fits.copy()
-        for k in np.isnan(self.fits).nonzero()[0]:
-            log_z[k], _ = logspace.forward(self.potentials[k], self.lengths[k])
-        self.log_z = torch.from_numpy(log_z)
+
+    def _run_backward(self, lo: int, hi: int, scales: Array, out: Array) -> None:
+        """Fills out [hi-lo n w s s] with scales [hi-lo] times the marginals, where they fit."""
+        own = slice(lo, hi)
+        state = State(*(x[own] for x in self.state))
+        scaled.backward(
+            self.potentials[own], self.lengths[own], 0, hi - lo, state, self.fits[own], scales, out
+        )
 
     def log_alphas(self) -> Array:
         """log alphas [b n+1 s] in float64."""
@@ -64,9 +76,7 @@ class CpuPasses:
         scales = weights.detach().contiguous().numpy()
 
         def part(lo: int, hi: int) -> None:
-            scaled.backward(
-                self.potentials, self.lengths, lo, hi, self.state, self.fits, scales, result
-            )
+            self._run_backward(lo, hi, scales[lo:hi], result[lo:hi])
             for k in range(lo, hi):
                 if np.isnan(self.fits[k]):
                     result[k] = scales[k] * self._log_space_marginals(k)
@@ -78,7 +88,7 @@ class CpuPasses:
         """Hessian of weights . log Z times u, [b n w s s]; and E[U] [b]."""
         scales, u = arrays(weights, directions[0])
         result, expected = np.empty_like(self.potentials), np.empty(len(self.potentials))
-        one = np.ones(1, self.potentials.dtype)[0]
+        one = np.ones(1, self.potentials.dtype)
 
         def part(lo: int, hi: int) -> None:
             own = np.empty_like(self.potentials[0])
@@ -86,8 +96,7 @@ class CpuPasses:
                 if np.isnan(self.fits[k]):
                     own[:] = self._log_space_marginals(k)
                 else:
-                    state = State(*(x[k] for x in self.state))
-                    scaled.marginals(self.potentials[k], self.lengths[k], state, one, own)
+                    self._run_backward(k, k + 1, one, own[None])
                 expected[k] = tangent.covariances(own, self.lengths[k], u[k], scales[k], result[k])
 
         over_batch(part, len(result), 3 * self.work)

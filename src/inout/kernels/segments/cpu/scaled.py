@@ -13,6 +13,9 @@ The betas use the scales of the alphas: beta[t, j] alpha[t, j] / sum(alpha[lengt
 probability that a segment with label j ends at t. So beta is at most about s / tiny, and where it
 underflows the probabilities are 0 to the last digit: the backward pass cannot fail.
 
+What a step leaves has a row, t - origin; the origin is 0 unless steps are made again block by block
+(`recomputed.py`).
+
 Potentials [b n w s s]: last position of the segment, width - 1, previous label, label; lengths
 [b]. Every kernel does the elements lo:hi only, so that threads can share a batch.
 """
@@ -45,11 +48,11 @@ class State(NamedTuple):
 
 
 @inner
-def can_end(blocks, alphas, t, label):
+def can_end(blocks, alphas, t, row, label):
     """Whether a segment with this label can end at t, so that its weight is not zero."""
     for d in range(1, min(blocks.shape[0], t) + 1):
         for i in range(blocks.shape[1]):
-            if alphas[t - d, i] > 0 and blocks[d - 1, i, label] > -np.inf:
+            if alphas[row - d, i] > 0 and blocks[d - 1, i, label] > -np.inf:
                 return True
     return False
 
@@ -71,7 +74,7 @@ def known_rows(t, d, size):
 
 
 @inner
-def set_offsets(blocks, t, logs, offsets, rounding):
+def set_offsets(blocks, t, row, logs, offsets, rounding):
     """Fills offsets [w] and rounding [w] of step t and returns its common exponent.
 
     rounding[d - 1] is 0 for widths that contribute nothing, else what makes up for rounding the
@@ -83,16 +86,16 @@ def set_offsets(blocks, t, logs, offsets, rounding):
     for d in range(1, widest + 1):
         rounding[d - 1] = 0
         offsets[d - 1] = lowest
-        if logs[t - d] > -np.inf:
+        if logs[row - d] > -np.inf:
             block = blocks[d - 1].reshape(size * size)
             offsets[d - 1] = largest(block[: known_rows(t, d, size) * size])
             if offsets[d - 1] > lowest:
-                top = max(top, logs[t - d] + float(offsets[d - 1]))
+                top = max(top, logs[row - d] + float(offsets[d - 1]))
     if top == -np.inf:
         return top
     for d in range(1, widest + 1):
         if offsets[d - 1] > lowest:
-            exact = top - logs[t - d]
+            exact = top - logs[row - d]
             if not abs(exact) < SEGMENTS_FAR:
                 return np.nan
             offsets[d - 1] = exact
@@ -101,30 +104,45 @@ def set_offsets(blocks, t, logs, offsets, rounding):
 
 
 @inner
-def forward_one(potentials, length, tiny, state):
-    """log Z of one element, NaN if it needs log space; fills its state."""
+def begin(row, state):
+    """Sets the row of what comes before the first segment."""
+    for j in range(state.alphas.shape[1]):
+        state.alphas[row, j] = 0
+    state.alphas[row, 0] = 1
+    state.logs[row] = 0
+
+
+@inner
+def total_of(row, state):
+    """log Z of an element that ends in this row."""
+    end = 0.0
+    for j in range(state.alphas.shape[1]):
+        end += state.alphas[row, j]
+    return state.logs[row] + math.log(end) if end > 0 else -np.inf
+
+
+@inner
+def advance(potentials, first, last, origin, tiny, state):
+    """Fills the rows of the steps first..last of one element; whether their range fits."""
     alphas, logs, scales, offsets, rounding = state
     size = potentials.shape[2]
     total = np.empty(size, potentials.dtype)
     flat = np.empty(size * size, potentials.dtype)
     factors = flat.reshape((size, size))
-    for j in range(size):
-        alphas[0, j] = 0
-    alphas[0, 0] = 1
-    logs[0] = 0
-    for t in range(1, length + 1):
+    for t in range(first, last + 1):
+        row = t - origin
         blocks = potentials[t - 1]
-        top = set_offsets(blocks, t, logs, offsets[t - 1], rounding[t - 1])
+        top = set_offsets(blocks, t, row, logs, offsets[row - 1], rounding[row - 1])
         if np.isnan(top):
-            return top
+            return False
         for j in range(size):
             total[j] = 0
         for d in range(1, min(blocks.shape[0], t) + 1):
-            if rounding[t - 1, d - 1] > 0:
+            if rounding[row - 1, d - 1] > 0:
                 rows = known_rows(t, d, size)
                 block = blocks[d - 1].reshape(size * size)
-                exponentiate(block[: rows * size], offsets[t - 1, d - 1], flat)
-                spread(alphas[t - d], rounding[t - 1, d - 1], factors[:rows], total)
+                exponentiate(block[: rows * size], offsets[row - 1, d - 1], flat)
+                spread(alphas[row - d], rounding[row - 1, d - 1], factors[:rows], total)
         scale = total[0]
         least = scale
         for j in range(1, size):
@@ -132,16 +150,21 @@ def forward_one(potentials, length, tiny, state):
             least = min(least, total[j])
         if least < tiny * max(float(scale), 1.0):
             for j in range(size):
-                if total[j] < tiny * max(float(scale), 1.0) and can_end(blocks, alphas, t, j):
-                    return np.nan
-        scales[t - 1] = scale
-        logs[t] = top + math.log(scale) if scale > 0 else -np.inf
+                if total[j] < tiny * max(float(scale), 1.0) and can_end(blocks, alphas, t, row, j):
+                    return False
+        scales[row - 1] = scale
+        logs[row] = top + math.log(scale) if scale > 0 else -np.inf
         for j in range(size):
-            alphas[t, j] = total[j] / scale if scale > 0 else 0
-    end = 0.0
-    for j in range(size):
-        end += alphas[length, j]
-    return logs[length] + math.log(end) if end > 0 else -np.inf
+            alphas[row, j] = total[j] / scale if scale > 0 else 0
+    return True
+
+
+@inner
+def forward_one(potentials, length, tiny, state):
+    """log Z of one element, NaN if it needs log space; fills its state."""
+    begin(0, state)
+    fits = advance(potentials, 1, length, 0, tiny, state)
+    return total_of(length, state) if fits else np.nan
 
 
 @inner(returns_arrays=True)
@@ -179,35 +202,50 @@ def collect(alpha, factor, weight, ahead, back, factors):
 @compiled
 def marginals(potentials, length, state, weight, out):
     """Fills out [n w s s] with weight times the marginals of one element, after `forward_one`."""
-    alphas, _, scales, offsets, rounding = state
     positions, widths, size = potentials.shape[:3]
-    end = alphas[0, 0] * 0
-    for j in range(size):
-        end += alphas[length, j]
-    if not end > 0:
+    betas = np.zeros((length + 1, size), potentials.dtype)
+    if not end_at(length, state.alphas, betas):
         length = 0
     for t in range(length, positions):
         wipe(out[t].reshape(widths * size * size))
-    betas = np.zeros((length + 1, size), potentials.dtype)
-    for j in range(size):
-        betas[length, j] = 1 / end if length > 0 else 0
+    retreat(potentials, length, 1, 0, state, betas, weight, out)
+
+
+@inner
+def end_at(row, alphas, betas):
+    """Sets the betas of the row where an element ends; whether it is possible."""
+    end = alphas[row, 0] * 0
+    for j in range(alphas.shape[1]):
+        end += alphas[row, j]
+    if end > 0:
+        for j in range(alphas.shape[1]):
+            betas[row, j] = 1 / end
+    return end > 0
+
+
+@inner
+def retreat(potentials, last, first, origin, state, betas, weight, out):
+    """Fills out [n w s s] at the steps last..first, after `advance`; adds to the betas' rows."""
+    alphas, _, scales, offsets, rounding = state
+    widths, size = potentials.shape[1:3]
     ahead = np.empty(size, potentials.dtype)
-    for t in range(length, 0, -1):
+    for t in range(last, first - 1, -1):
+        row = t - origin
         for j in range(size):
-            ahead[j] = betas[t, j] / scales[t - 1] if scales[t - 1] > 0 else 0
+            ahead[j] = betas[row, j] / scales[row - 1] if scales[row - 1] > 0 else 0
         for d in range(1, widths + 1):
             flat = out[t - 1, d - 1].reshape(size * size)
             # No scale: no segment can end at t. No rounding: none of this width.
-            if d > t or scales[t - 1] == 0 or rounding[t - 1, d - 1] == 0:
+            if d > t or scales[row - 1] == 0 or rounding[row - 1, d - 1] == 0:
                 wipe(flat)
                 continue
             rows = known_rows(t, d, size)
             block = potentials[t - 1, d - 1].reshape(size * size)
-            exponentiate(block[: rows * size], offsets[t - 1, d - 1], flat)
+            exponentiate(block[: rows * size], offsets[row - 1, d - 1], flat)
             wipe(flat[rows * size :])
             collect(
-                alphas[t - d], rounding[t - 1, d - 1], weight,
-                ahead, betas[t - d], out[t - 1, d - 1, :rows],
+                alphas[row - d], rounding[row - 1, d - 1], weight,
+                ahead, betas[row - d], out[t - 1, d - 1, :rows],
             )  # fmt: skip
 
 
