@@ -24,6 +24,7 @@ from inout.deduction import Facts as Facts
 from inout.deduction import Program as Program
 from inout.distributions import HMM as HMM
 from inout.distributions import PCFG as PCFG
+from inout.distributions import DependencyTree as DependencyTree
 from inout.distributions import LinearChain as LinearChain
 from inout.distributions import SemiMarkov as SemiMarkov
 from inout.distributions import SpanTree as SpanTree

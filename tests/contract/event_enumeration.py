@@ -68,6 +68,11 @@ class Enumeration:
             [[self._place(part) for part in suite.parts_of(event)] for event in events]
             for events in self.events
         ]
+        # Events with fewer parts than others have the place after the last, whose value is 0.
+        for row in rows:
+            most = max(map(len, row), default=0)
+            for places in row:
+                places.extend([total] * (most - len(places)))
         self.rows = [
             torch.tensor(row, dtype=torch.long).reshape(len(row), -1 if row else 0) for row in rows
         ]
@@ -99,6 +104,7 @@ class Enumeration:
     def scores(self, values: dict[str, Tensor] | None = None) -> list[Tensor]:
         """Sum of `values` (the potentials) over the parts of each event, for each element."""
         flat = self.flat(self.potentials if values is None else values)
+        flat = torch.nn.functional.pad(flat, (0, 1))
         return [flat[b][rows].sum(-1) for b, rows in enumerate(self.rows)]
 
     def shaped(self, values: list[Tensor]) -> Tensor:
@@ -119,9 +125,9 @@ class Enumeration:
         """How often each event uses each part: [events, parts], for each element."""
         result = []
         for rows in self.rows:
-            count = torch.zeros(len(rows), self.size, dtype=F64)
+            count = torch.zeros(len(rows), self.size + 1, dtype=F64)
             ones = torch.ones(rows.shape, dtype=F64)
-            result.append(count.scatter_add(1, rows, ones))
+            result.append(count.scatter_add(1, rows, ones)[:, :-1])
         return result
 
     def marginals(self) -> dict[str, Tensor]:

@@ -28,6 +28,10 @@ class MisuseSuite:
     padding: Any
     sizes: tuple[int, int]
 
+    def used_places(self, name: str, x: Tensor) -> tuple[int, int]:
+        """The first and the last place of an argument that counts."""
+        return 0, x.numel() - 1
+
     @pytest.mark.parametrize("value", [math.nan, math.inf])
     def test_bad_values_are_refused_by_name(self, value, unchecked):
         """At the latest by the first query, whichever it is."""
@@ -41,7 +45,7 @@ class MisuseSuite:
         )
         case = self.usual(110)
         for name, x in case.arguments.items():
-            for place in (0, x.numel() - 1):
+            for place in self.used_places(name, x):
                 spoilt = x.clone()
                 spoilt.view(-1)[place] = value
                 for query in queries:
@@ -141,7 +145,7 @@ class MisuseSuite:
         case = self.usual(114)
         for name, x in case.arguments.items():
             spoilt = x.clone()
-            spoilt.view(-1)[0] = math.nan
+            spoilt.view(-1)[self.used_places(name, x)[0]] = math.nan
             with pytest.raises(ArgumentError, match=f"^{name} must be finite"):
                 self.make(
                     replace(case, arguments=case.arguments | {name: spoilt}), tier

@@ -298,7 +298,7 @@ ABOVE = (
     Fault(
         "distributions-padding-of-trees-is-read",
         file="distributions/trees.py",
-        function="TreeDistribution._checked_tree",
+        function="BinaryTreeDistribution._checked_tree",
         text=".where(real, -1)",
         instead="",
         tests=(_SPANS,),

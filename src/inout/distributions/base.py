@@ -58,6 +58,14 @@ class StructuredDistribution(Distribution):
         return positions < self.lengths[..., None]
 
     @property
+    def _real_entries(self) -> Bool[Tensor, "*b ..."]:
+        """Which entries of an event are no padding; all its dimensions are positions."""
+        real = self._real
+        for _ in self.event_shape[1:]:
+            real = real[..., None] & real[..., None, :]
+        return real
+
+    @property
     @abstractmethod
     def _part_shapes(self) -> dict[str, torch.Size]:
         """Shape of each potential for one batch element."""
@@ -119,10 +127,7 @@ class StructuredDistribution(Distribution):
         """Decoded events [... b ...] in the batch's shape, with -1 in the padding."""
         leading = found.shape[: found.ndim - 1 - len(self.event_shape)]
         events = found.reshape(leading + self.batch_shape + self.event_shape)
-        real = self._real
-        for _ in self.event_shape[1:]:
-            real = real[..., None] & real[..., None, :]
-        return events.where(real, -1)
+        return events.where(self._real_entries, -1)
 
     def topk(self, k: int) -> tuple[Int[Tensor, ...], Float[Tensor, " k *b"]]:
         """The k most probable events [k *b ...], best first, and their log-probabilities [k *b].
@@ -176,8 +181,9 @@ class StructuredDistribution(Distribution):
 
     def _support(self, events: Int[Tensor, "m ..."], expand: bool) -> Int[Tensor, "m ..."]:
         """Events [m ...] of one length as [m *b ...], or with sizes of 1 for the batch."""
-        short = self.event_shape[0] - events.shape[-1]
-        events = torch.nn.functional.pad(events, (0, short) * len(self.event_shape), value=-1)
+        short = [whole - own for whole, own in zip(self.event_shape, events.shape[1:], strict=True)]
+        room = [x for missing in reversed(short) for x in (0, missing)]
+        events = torch.nn.functional.pad(events, room, value=-1)
         events = events.reshape(len(events), *(1,) * len(self.batch_shape), *self.event_shape)
         events = events.to(self.lengths.device)
         return events.expand(-1, *self.batch_shape, *self.event_shape) if expand else events

@@ -12,7 +12,7 @@ from inout._core.errors import ArgumentError
 from inout.distributions import arguments
 from inout.distributions.base import Potentials
 from inout.distributions.charts import Group, chart_forest
-from inout.distributions.trees import TreeDistribution, split_places, unrelated_zero
+from inout.distributions.trees import BinaryTreeDistribution, split_places, unrelated_zero
 from inout.forest import Forest
 from inout.forest.labels import BlockLabels
 from inout.kernels.pcfg import op
@@ -22,7 +22,7 @@ from inout.kernels.recomputing import Memory
 from inout.series.lanes import Lanes
 
 
-class PCFG(TreeDistribution):
+class PCFG(BinaryTreeDistribution):
     """Trees of a weighted grammar over sentences, p(tree) proportional to its rules' weights.
 
     `root` [nt] or [*b nt]: log-weight of each nonterminal at the top; `rules` [nt nt+pt nt+pt],
@@ -80,7 +80,8 @@ class PCFG(TreeDistribution):
             shapes = f"must be {list(own)} or {list(wanted)}"
             shapes += f" for {nt} nonterminals and {pt} preterminals"
             expect(good, name, shapes, list(given.shape))
-        self._set_shape(batch_shape, n, lengths, tier, memory, preterminals.device)
+        self._set_shape(batch_shape, (n, n), lengths, tier, preterminals.device)
+        self.memory = arguments.checked_memory(memory)
         arguments.refuse_bad_values("root", root)
         arguments.refuse_bad_values("rules", rules)
         arguments.refuse_bad_values("preterminals", preterminals, self._real[..., None])

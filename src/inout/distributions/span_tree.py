@@ -11,7 +11,13 @@ from inout._core.checks import expect
 from inout.distributions import arguments
 from inout.distributions.base import Potentials
 from inout.distributions.charts import Group, chart_forest
-from inout.distributions.trees import TreeDistribution, split_places, unrelated_zero, used_rows
+from inout.distributions.trees import (
+    BinaryTreeDistribution,
+    split_places,
+    summed_labels,
+    unrelated_zero,
+    used_rows,
+)
 from inout.forest import Forest
 from inout.forest.labels import BlockLabels
 from inout.kernels.recomputing import Memory
@@ -21,7 +27,7 @@ from inout.kernels.spans.reference import reference_tree_log_partition
 from inout.series.lanes import Lanes
 
 
-class SpanTree(TreeDistribution):
+class SpanTree(BinaryTreeDistribution):
     """Binary trees with labelled spans, p(tree) proportional to exp(sum of its spans' potentials).
 
     `log_potentials` [*b n n s]: entry [i, j, a] for the span from i to j inclusive with label a.
@@ -58,7 +64,8 @@ class SpanTree(TreeDistribution):
         good = len(shape) >= 3 and shape[-3] == shape[-2] and shape[-1] > 0
         wanted = "must be [*b n n s] with at least one label"
         expect(good, "log_potentials", wanted, list(shape))
-        self._set_shape(shape[:-3], shape[-2], lengths, tier, memory, log_potentials.device)
+        self._set_shape(shape[:-3], shape[-3:-1], lengths, tier, log_potentials.device)
+        self.memory = arguments.checked_memory(memory)
         arguments.refuse_bad_values("log_potentials", log_potentials, self._spans[..., None])
         self.potentials = arguments.of_one_dtype({"log_potentials": log_potentials})
 
@@ -83,20 +90,9 @@ class SpanTree(TreeDistribution):
         return potentials["log_potentials"].where(self._spans[..., None], -torch.inf)
 
     def _scores(self, potentials: Potentials) -> Float[Tensor, "b n n"]:
-        """Log of the total weight of the labels of each span, in float64.
-
-        The chart adds up O(n) of them: float32 would lose too much if they are large.
-        """
+        """Log of the total weight of the labels of each span, in float64."""
         _, n, _ = self.size
-        labels = self._masked(potentials)
-        # Without shifting dead spans by 0 their derivatives would be NaN.
-        top = labels.detach().amax(-1, keepdim=True)
-        top = torch.where(top == -torch.inf, 0.0, top)
-        total = (labels - top).exp().sum(-1)
-        dead = total == 0
-        total = torch.where(dead, 1.0, total).double().log() + top[..., 0].double()
-        scores = torch.where(dead, -torch.inf, total)
-        return scores.reshape(-1, n, n)
+        return summed_labels(self._masked(potentials)).reshape(-1, n, n)
 
     def _log_partition_at_once(self, potentials: Potentials) -> Float[Tensor, "*b"]:
         if self._empty:

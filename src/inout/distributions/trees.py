@@ -1,4 +1,4 @@
-"""The common part of distributions over binary trees: encoding, checks, decoding by recall."""
+"""The common part of distributions over trees, and that of binary ones: checks, decoding."""
 
 from __future__ import annotations
 
@@ -15,13 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
-from inout.distributions.arguments import (
-    Lengths,
-    checked_lengths,
-    checked_memory,
-    checked_range,
-    refuse_misfits,
-)
+from inout.distributions.arguments import Lengths, checked_lengths, checked_range, refuse_misfits
 from inout.distributions.base import Potentials, StructuredDistribution
 from inout.forest import Forest
 from inout.kernels.recomputing import Memory, group_size, log_partition_by_groups
@@ -30,34 +24,83 @@ from inout.kernels.tiers import choose_tier
 
 
 class TreeDistribution(StructuredDistribution):
-    """Binary trees over the positions of each element, as tensors of labelled spans.
+    """Trees over the positions of each element, of which there are none over no positions.
 
-    An event is an integer tensor [*b n n]: entry [i, j] is the label of the span from i to j
-    inclusive if the tree has that span, and -1 if not. Scoring ignores the padding beyond an
-    element's length. If an element has no tree, decoding gives -1 everywhere.
+    Scoring ignores the padding beyond an element's length. If an element has no tree, decoding
+    gives -1 everywhere.
     """
 
     lengths: Tensor
     tier: str
-    memory: Memory
     event_name = "tree"
     most_events = 10**6
 
     def _set_shape(
         self,
         batch_shape: torch.Size,
-        n: int,
+        event_shape: tuple[int, ...],
         lengths: Lengths | None,
         tier: str | None,
-        memory: Memory,
         device: torch.device,
     ) -> None:
-        """Check the lengths, the tier and the memory, and set batch and event shape."""
-        self.lengths = checked_lengths(lengths, batch_shape, n, device)
-        self.tier, self.memory = choose_tier(device, tier), checked_memory(memory)
+        """Check the lengths and the tier, and set batch and event shape [n ...]."""
+        self.lengths = checked_lengths(lengths, batch_shape, event_shape[0], device)
+        self.tier = choose_tier(device, tier)
         torch.distributions.Distribution.__init__(
-            self, batch_shape, torch.Size([n, n]), validate_args=False
+            self, batch_shape, torch.Size(event_shape), validate_args=False
         )
+
+    @property
+    def _flat_lengths(self) -> Int[Tensor, " b"]:
+        """Lengths [b] of at least 1, as the kernels need them."""
+        return self.lengths.reshape(-1).clamp(min=1)
+
+    def _no_tree(self, event: Tensor) -> Bool[Tensor, "*sb"]:
+        """Whether an event is -1 everywhere."""
+        return (event < 0).flatten(-len(self.event_shape)).all(-1)
+
+    @property
+    def _empty(self) -> bool:
+        """Whether there is nothing to compute."""
+        return self.event_shape[0] == 0 or self.batch_shape.numel() == 0
+
+    def _nothing(self, *leading: int) -> Tensor:
+        """Events that are no tree."""
+        shape = (*leading, *self.batch_shape, *self.event_shape)
+        return torch.full(shape, -1, device=self.lengths.device)
+
+    def _k_best(self, k: int) -> tuple[Int[Tensor, "k b ..."], Float[Tensor, "k b"]]:
+        """The k best trees and their scores; fewer: -1 everywhere, and -inf."""
+        if not self._empty:
+            return self._k_best_trees(k)
+        b = self.batch_shape.numel()
+        scores = torch.full((k, b), -torch.inf, device=self.lengths.device)
+        return self._nothing(k).reshape(k, b, *self.event_shape), scores
+
+    @abstractmethod
+    def _k_best_trees(self, k: int) -> tuple[Int[Tensor, "k b ..."], Float[Tensor, "k b"]]:
+        """`_k_best` of a non-empty batch."""
+
+    def _draw(self, count: int, seed: int) -> tuple[Int[Tensor, "m b ..."], Bool[Tensor, " b"]]:
+        if self._empty or count == 0:
+            trees = self._nothing(count).reshape(count, self.batch_shape.numel(), *self.event_shape)
+        else:
+            trees = self._draw_trees(count, seed)
+        return trees, ~self._no_tree(trees).any(0)
+
+    @abstractmethod
+    def _draw_trees(self, count: int, seed: int) -> Int[Tensor, "m b ..."]:
+        """`_draw` of a non-empty batch; -1 everywhere if an element has no tree."""
+
+
+class BinaryTreeDistribution(TreeDistribution):
+    """Binary trees over the positions of each element, as tensors of labelled spans.
+
+    An event is an integer tensor [*b n n]: entry [i, j] is the label of the span from i to j
+    inclusive if the tree has that span, and -1 if not.
+    """
+
+    memory: Memory
 
     @property
     def _spans(self) -> Bool[Tensor, "*b n n"]:
@@ -65,11 +108,6 @@ class TreeDistribution(StructuredDistribution):
         n = self.event_shape[0]
         ordered = torch.ones(n, n, dtype=torch.bool, device=self.lengths.device).triu()
         return self._real[..., None, :] & ordered
-
-    @property
-    def _flat_lengths(self) -> Int[Tensor, " b"]:
-        """Lengths [b] of at least 1, as the kernels need them."""
-        return self.lengths.reshape(-1).clamp(min=1)
 
     @property
     @abstractmethod
@@ -125,44 +163,6 @@ class TreeDistribution(StructuredDistribution):
             )
         return event.long(), splits.reshape(event.shape)
 
-    def _no_tree(self, event: Tensor) -> Bool[Tensor, "*sb"]:
-        """Whether an event is -1 everywhere."""
-        return (event < 0).flatten(-2).all(-1)
-
-    @property
-    def _empty(self) -> bool:
-        """Whether there is nothing to compute."""
-        return self.event_shape[0] == 0 or self.batch_shape.numel() == 0
-
-    def _nothing(self, *leading: int) -> Tensor:
-        """Events without any span."""
-        shape = (*leading, *self.batch_shape, *self.event_shape)
-        return torch.full(shape, -1, device=self.lengths.device)
-
-    def _k_best(self, k: int) -> tuple[Int[Tensor, "k b n n"], Float[Tensor, "k b"]]:
-        """The k best trees and their scores; fewer: -1 everywhere, and -inf."""
-        if not self._empty:
-            return self._k_best_trees(k)
-        b, n = self.batch_shape.numel(), self.event_shape[0]
-        device = self.lengths.device
-        return self._nothing(k).reshape(k, b, n, n), torch.full((k, b), -torch.inf, device=device)
-
-    @abstractmethod
-    def _k_best_trees(self, k: int) -> tuple[Int[Tensor, "k b n n"], Float[Tensor, "k b"]]:
-        """`_k_best` of a non-empty batch."""
-
-    def _draw(self, count: int, seed: int) -> tuple[Int[Tensor, "m b n n"], Bool[Tensor, " b"]]:
-        b, n = self.batch_shape.numel(), self.event_shape[0]
-        if self._empty or count == 0:
-            trees = self._nothing(count).reshape(count, b, n, n)
-        else:
-            trees = self._draw_trees(count, seed)
-        return trees, ~self._no_tree(trees).any(0)
-
-    @abstractmethod
-    def _draw_trees(self, count: int, seed: int) -> Int[Tensor, "m b n n"]:
-        """`_draw` of a non-empty batch; -1 everywhere if an element has no tree."""
-
     def _best_recall(
         self, gains: Float[Tensor, "*b n n"], labels: Int[Tensor, "*b n n"]
     ) -> Int[Tensor, "*b n n"]:
@@ -198,6 +198,20 @@ def split_places(length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     good = (i <= k) & (k < j)
     order = np.argsort((j - i)[good], kind="stable")
     return i[good][order], k[good][order], j[good][order]
+
+
+def summed_labels(labels: Float[Tensor, "*e s"]) -> Float[Tensor, "*e"]:
+    """Log of the total weight of the labels of each part, in float64.
+
+    Charts add up O(n) of them: float32 would lose too much if they are large.
+    """
+    # Without shifting impossible parts by 0 their derivatives would be NaN.
+    top = labels.detach().amax(-1, keepdim=True)
+    top = torch.where(top == -torch.inf, 0.0, top)
+    total = (labels - top).exp().sum(-1)
+    dead = total == 0
+    total = torch.where(dead, 1.0, total).double().log() + top[..., 0].double()
+    return torch.where(dead, -torch.inf, total)
 
 
 def unrelated_zero(potentials: Potentials) -> Float[Tensor, ""]:

@@ -37,6 +37,12 @@ CHAIN_GPU_SHARED_MEMORY = 96 * 1024
 # Entries of the table of all pairs of labels that one step of Viterbi makes at a time (512 MiB).
 CHAIN_GPU_PAIRS = 2**27
 
+# Dependency trees. Real arithmetic is for up to so many words, above which inside values of
+# exp(0.91 n) could overflow, and for a Z whose logarithm is above LEAST + n: what underflows, or is
+# below 1e-290 = exp(-668), times an outside value of exp(0.91 n) is then below 1e-18 Z.
+DEPENDENCY_WORDS = 700
+DEPENDENCY_LEAST = -600.0
+
 # Segments. A possible label below this share of the best one would lose digits: log space.
 SEGMENTS_TINY = ByDtype(1e-28, 1e-280)
 # Offsets of blocks beyond this would lose the potentials' digits, or overflow in float32.

@@ -22,6 +22,12 @@ Segments = Float[Tensor, "b n w s s"]
 Spans = Float[Tensor, "b n n"]
 LabelledSpans = Float[Tensor, "b n n s"]
 
+# Dependency trees: head, from 0 for the root, and dependent; with the dependent between them.
+Arcs = Float[Tensor, "b h n"]
+Siblings = Float[Tensor, "b n n n"]
+# 0 for the root, j for the j-th word, -1 in the padding.
+Heads = Int[Tensor, "b n"]
+
 # Grammars: rules are shared by all elements (bs = 1) or not.
 Root = Float[Tensor, "b nt"]
 Rules = Float[Tensor, "bs nt s s"]

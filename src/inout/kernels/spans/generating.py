@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Float, Inexact
 from torch import Tensor
 
-from inout.kernels.math.reweighting import reweighted, shares
+from inout.kernels.math.lanes import label_lanes
+from inout.kernels.math.reweighting import shares
 from inout.kernels.shapes import Generated, LabelledSpans, Lengths, PerElement
 from inout.series.lanes import Lanes
 
@@ -56,17 +57,9 @@ class _Trees:
         self, potentials: Float[Tensor, "b count s"], values: Inexact[Tensor, "k b count #s"]
     ) -> None:
         """The spans of the next width, by the potentials and the values of their labels."""
-        with torch.no_grad():
-            chances, logs = shares(potentials)
-            centre = self._moved((chances * values).sum(-1), 0.0)
-        weights = reweighted(chances, potentials)
-        if values.shape[-1] == 1:
-            weights = weights.sum(-1, keepdim=True)
-        # What is never used must not be far from the rest, where exponentials overflow.
-        seen = chances > 0
-        seen = seen if values.shape[-1] > 1 else seen.any(-1, keepdim=True)
-        off = torch.where(seen, values - centre[..., None], 0.0)
-        x = (weights * self.algebra.exponential(off)).sum(-1)
+        x, centre, logs = label_lanes(
+            self.algebra, potentials, values, lambda means: self._moved(means, 0.0)
+        )
         if not self.lanes:
             self._append(x, centre, torch.where(logs == -torch.inf, logs, 0.0))
             return

@@ -1,0 +1,366 @@
+"""`DependencyTree`: distributions over dependency trees."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Inexact, Int
+from torch import Tensor
+
+from inout._core.checks import expect, expect_shape
+from inout._core.errors import ArgumentError
+from inout.distributions import arguments
+from inout.distributions.base import Potentials
+from inout.distributions.charts import chart_forest
+from inout.distributions.dependency_forest import all_heads, count_of, edges, used_heads
+from inout.distributions.trees import TreeDistribution, summed_labels, unrelated_zero
+from inout.forest import Forest
+from inout.forest.labels import BlockLabels
+from inout.kernels.dependencies import op
+from inout.kernels.dependencies.generating import Parts, generating_function
+from inout.kernels.dependencies.reference import real_arcs, real_siblings, reference_log_partition
+from inout.series.lanes import Lanes
+
+
+class DependencyTree(TreeDistribution):
+    """Dependency trees, p(tree) proportional to exp(sum of the potentials of its arcs).
+
+    `arcs` [*b n n] scores each word (first index) as the head of each other word (second), `root`
+    [*b n] each word below the root. With labels, `arcs` are [*b n n s] and `root` is [*b n s];
+    `labelled=True` says so where the sizes leave it open: where the last batch dimension, n and s
+    are the same. What is -inf is forbidden. A word's arc to itself and the padding are never read.
+
+    Trees are projective, without crossing arcs, unless `projective` is False, and have one root
+    word unless `single_root` is False. `siblings` [*b n n n], for projective trees, score pairs of
+    neighbouring dependents of one word on one side of it: head, dependent, and the dependent
+    before it, between the two. An element of length 0 has no tree: log Z = -inf.
+
+    Events are the heads [*b n] as in CoNLL files: 0 for the root, j for the j-th word, -1 in the
+    padding. With labels they are [*b n 2]: the head of each word, and the label of its arc.
+    Projective trees take O(b n² s + b n³) time. Half precision is computed in float32;
+    `tier="reference"` runs plain torch code instead of the compiled kernels.
+
+    >>> import torch
+    >>> trees = DependencyTree(torch.zeros(3, 3), torch.zeros(3))
+    >>> trees.log_partition().exp()  # with one root word and without crossing arcs
+    tensor(7.)
+    >>> trees.marginals()["root"]
+    tensor([0.2857, 0.4286, 0.2857])
+    """
+
+    def __init__(
+        self,
+        arcs: Float[Tensor, " ..."],
+        root: Float[Tensor, " ..."],
+        lengths: arguments.Lengths | None = None,
+        projective: bool = True,
+        single_root: bool = True,
+        *,
+        siblings: Float[Tensor, "*b n n n"] | None = None,
+        labelled: bool | None = None,
+        tier: str | None = None,
+    ) -> None:
+        arguments.refuse_non_tensors(arcs=arcs, root=root, siblings=siblings)
+        self.projective, self.single_root = bool(projective), bool(single_root)
+        if not projective:
+            raise ArgumentError("projective", "must be True: other trees are to come. Got False")
+        self.labelled = _has_labels(arcs, root, labelled)
+        own = 3 if self.labelled else 2
+        batch_shape, n = arcs.shape[:-own], arcs.shape[-own]
+        event_shape = (n, 2) if self.labelled else (n,)
+        self._set_shape(batch_shape, event_shape, lengths, tier, arcs.device)
+        lasting = (..., *[None] * self.labelled)
+        real = self._real_arcs
+        arguments.refuse_bad_values("arcs", arcs, real[..., 1:, :][lasting])
+        arguments.refuse_bad_values("root", root, real[..., 0, :][lasting])
+        potentials = {"arcs": arcs, "root": root}
+        if siblings is not None:
+            if not projective:
+                raise ArgumentError("siblings", "must be None for non-projective trees")
+            expect_shape("siblings", siblings, (*batch_shape, n, n, n))
+            arguments.refuse_bad_values("siblings", siblings, self._real_siblings)
+            potentials["siblings"] = siblings
+        self.potentials = arguments.of_one_dtype(potentials)
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """(elements in all, positions, labels)."""
+        return self.batch_shape.numel(), self.event_shape[0], self._labels or 1
+
+    @property
+    def _labels(self) -> int:
+        """How many labels arcs have, 0 for none."""
+        return self.potentials["arcs"].shape[-1] if self.labelled else 0
+
+    @property
+    def _part_shapes(self) -> dict[str, torch.Size]:
+        return {name: p.shape[len(self.batch_shape) :] for name, p in self.potentials.items()}
+
+    @property
+    def _real_entries(self) -> Bool[Tensor, " ..."]:
+        real = self._real[..., None] if self.labelled else self._real
+        return real.expand(self.batch_shape + self.event_shape)
+
+    @property
+    def _real_arcs(self) -> Bool[Tensor, "*b h n"]:
+        """Which arcs trees may have, the first row being the root's."""
+        n = self.event_shape[0]
+        return real_arcs(n, self.lengths.reshape(-1)).reshape(*self.batch_shape, n + 1, n)
+
+    @property
+    def _real_siblings(self) -> Bool[Tensor, "*b n n n"]:
+        n = self.event_shape[0]
+        return real_siblings(n, self.lengths.reshape(-1)).reshape(*self.batch_shape, n, n, n)
+
+    def _table(self, values: Potentials) -> Tensor:
+        """Values [..., n+1 n] or [..., n+1 n s] of all arcs, those of the root first."""
+        arcs, root = values["arcs"], values["root"]
+        dim = -3 if self.labelled else -2
+        return torch.cat([root.unsqueeze(dim), arcs], dim)
+
+    def _masked(self, potentials: Potentials) -> Float[Tensor, "*b h n s"]:
+        """The potentials by label, -inf for what no tree has."""
+        table = self._table(potentials)
+        table = table if self.labelled else table[..., None]
+        return table.where(self._real_arcs[..., None], -torch.inf)
+
+    def _scores(self, potentials: Potentials) -> Float[Tensor, "b h n"]:
+        """Log of the total weight of the labels of each arc, in float64."""
+        _, n, _ = self.size
+        if self.labelled:
+            scores = summed_labels(self._masked(potentials))
+        else:
+            scores = self._table(potentials).double()
+        return scores.reshape(-1, n + 1, n)
+
+    def _second(self, potentials: Potentials) -> Float[Tensor, "b n n n"] | None:
+        """The scores of siblings in float64, if there are any."""
+        if "siblings" not in potentials:
+            return None
+        n = self.event_shape[0]
+        return potentials["siblings"].double().reshape(-1, n, n, n)
+
+    def _log_partition(self, potentials: Potentials) -> Float[Tensor, "*b"]:
+        dtype = potentials["arcs"].dtype
+        if self._empty:
+            nothing = potentials["arcs"].new_full(self.batch_shape, -torch.inf)
+            return nothing + unrelated_zero(potentials)
+        log_z = reference_log_partition if self.tier == "reference" else op.log_partition
+        scores, siblings = self._scores(potentials), self._second(potentials)
+        result = log_z(scores, self._flat_lengths, self.single_root, siblings)
+        result = result.reshape(self.batch_shape).to(dtype)
+        return torch.where(self.lengths == 0, -torch.inf, result)
+
+    def _generating(
+        self, lanes: Lanes, values: Potentials, shift: float
+    ) -> tuple[Inexact[Tensor, "l b"], Inexact[Tensor, "k b"]]:
+        b, n, s = self.size
+        own = {
+            name: values[name].expand(-1, b, *shape) for name, shape in self._part_shapes.items()
+        }
+        table = self._table(own)
+        return generating_function(
+            lanes,
+            Parts(
+                self._table(self.potentials).reshape(b, n + 1, n, s), self._second(self.potentials)
+            ),
+            self.lengths.reshape(-1),
+            self.single_root,
+            Parts(table if self.labelled else table[..., None], own.get("siblings")),
+            shift,
+        )
+
+    def _read(self, event: Tensor) -> tuple[Int[Tensor, "*sb n"], Int[Tensor, "*sb n"]]:
+        """Heads and labels of an event, expanded, with -1 in the padding; without labels, 0."""
+        _, n, s = self.size
+        wanted = [*self.batch_shape, *self.event_shape]
+        arguments.refuse_misfits("heads", event, wanted, fixed=len(self.event_shape))
+        samples = event.shape[: max(event.ndim - len(wanted), 0)]
+        event = event.expand(*samples, *wanted).where(self._real_entries, -1).long()
+        heads, labels = event.unbind(-1) if self.labelled else (event, event.clamp(max=0))
+        arguments.checked_range("heads", heads, -1, n + 1)
+        arguments.checked_range("labels", labels, -1, s)
+        # If no tree is possible, the event may be the empty one that decoding returns.
+        empty = (heads < 0).all(-1) & (labels < 0).all(-1)
+        lengths = self.lengths.expand(empty.shape).where(~empty, 0)
+        found = op.faults(heads.reshape(empty.numel(), n), lengths.reshape(-1)).reshape(empty.shape)
+        bad = (found & (1 + 2 * self.single_root + 4 * self.projective)) > 0
+        bad = bad | ((heads < 0) != (labels < 0)).any(-1)
+        if bool(bad.any()):
+            kind = "projective tree" if self.projective else "tree"
+            roots = "one root word" if self.single_root else "root words"
+            place = int(bad.reshape(-1).nonzero()[0, 0])
+            raise ArgumentError(
+                "event",
+                f": the heads must form a {kind} with {roots} over the element's length. "
+                f"Those of number {place} (of {bad.numel()}) do not",
+            )
+        return heads, labels
+
+    def _inner(self, heads: Int[Tensor, "*sb n"]) -> Int[Tensor, "*sb n"]:
+        """The sibling, from 0, between each word and its head that is next to it; -1 if none."""
+        place = torch.arange(1, heads.shape[-1] + 1, device=heads.device)
+        low, high = torch.minimum(heads, place), torch.maximum(heads, place)
+        between = (low[..., None] < place) & (place < high[..., None])
+        own = between & (heads[..., None] == heads[..., None, :]) & (heads[..., None] > 0)
+        far = (place[:, None] - place).abs().where(own, len(place) + 1)
+        return far.argmin(-1).where(own.any(-1), -1) if len(place) else heads
+
+    def _pairs(self, heads: Int[Tensor, "*sb n"]) -> tuple[Int[Tensor, "*sb n"], Tensor]:
+        """Places of the siblings of a tree in [n n n], flat, 0 for none; and which there are."""
+        n, inner = heads.shape[-1], self._inner(heads)
+        word = torch.arange(n, device=heads.device)
+        return (((heads - 1) * n + word) * n + inner).where(inner >= 0, 0), inner >= 0
+
+    def _chosen(
+        self, table: Tensor, heads: Int[Tensor, "*sb n"], labels: Int[Tensor, "*sb n"]
+    ) -> Tensor:
+        """Entries [*sb n] of a table [... n+1 n s] at the arcs of a tree, anything in padding."""
+        table = table.expand(*heads.shape[:-1], *table.shape[-3:])
+        rows = heads.clamp(min=0)[..., None, :, None].expand(
+            *heads.shape[:-1], 1, -1, table.shape[-1]
+        )
+        found = table.gather(-3, rows)[..., 0, :, :]
+        return found.gather(-1, labels.clamp(min=0)[..., None])[..., 0]
+
+    def _score(self, event: Tensor) -> Float[Tensor, "*sb"]:
+        heads, labels = self._read(event)
+        table = self._table(self.potentials)
+        values = self._chosen(table if self.labelled else table[..., None], heads, labels)
+        score = values.where(heads >= 0, 0.0).sum(-1)
+        if "siblings" in self.potentials:
+            places, some = self._pairs(heads)
+            given = self.potentials["siblings"].flatten(-3)
+            given = given.expand(*heads.shape[:-1], given.shape[-1])
+            score = score + given.gather(-1, places).where(some, 0.0).sum(-1)
+        return torch.where((heads < 0).all(-1), -torch.inf, score)
+
+    def parts(self, event: Tensor) -> Potentials:
+        """Indicators of the arcs of a tree [*s *b n n], or by label, of root words, of siblings."""
+        heads, labels = self._read(event)
+        dtype = self.potentials["arcs"].dtype
+        rows = torch.arange(heads.shape[-1] + 1, device=heads.device)
+        table = heads[..., None, :] == rows[:, None]
+        if self.labelled:
+            table = table[..., None] & (
+                labels[..., None, :, None] == torch.arange(self.size[2], device=heads.device)
+            )
+        dim = -3 if self.labelled else -2
+        arcs, root = table.narrow(dim, 1, heads.shape[-1]), table.select(dim, 0)
+        parts = {"arcs": arcs.to(dtype), "root": root.to(dtype)}
+        if "siblings" in self.potentials:
+            places, some = self._pairs(heads)
+            flat = torch.zeros(*heads.shape[:-1], heads.shape[-1] ** 3, dtype=dtype)
+            flat = flat.to(heads.device).scatter_add(-1, places, some.to(dtype))
+            parts["siblings"] = flat.reshape(*heads.shape[:-1], *[heads.shape[-1]] * 3)
+        return parts
+
+    def _tree(
+        self, heads: Int[Tensor, "*m b n"], labels: Int[Tensor, "b h n"]
+    ) -> Int[Tensor, " ..."]:
+        """Trees with given heads; the labels are given for every arc."""
+        if not self.labelled:
+            return heads
+        own = self._chosen(labels[..., None], heads, torch.zeros_like(heads))
+        return torch.stack([heads, own.where(heads >= 0, -1)], -1)
+
+    def _best(self, table: Float[Tensor, "*b h n s"], siblings: Tensor | None) -> Tensor:
+        """The tree with the highest sum of these scores."""
+        _, n, _ = self.size
+        best, labels = table.double().reshape(-1, n + 1, n, table.shape[-1]).max(-1)
+        heads = op.best_heads(best, self._flat_lengths, self.single_root, siblings)
+        return self._events(self._tree(heads, labels))
+
+    @property
+    def mode(self) -> Int[Tensor, " ..."]:
+        """The most probable tree. O(b n² s + b n³)."""
+        if self._empty:
+            return self._nothing()
+        with torch.no_grad():
+            return self._best(self._masked(self.potentials), self._second(self.potentials))
+
+    def min_risk(self) -> Int[Tensor, " ..."]:
+        """The tree with the most expected correct heads, and labels: the best by the marginals."""
+        if self._empty:
+            return self._nothing()
+        with torch.no_grad():
+            gains = self._table(self.marginals("arcs", "root"))
+            gains = gains if self.labelled else gains[..., None]
+            chosen = self._best(gains.where(self._real_arcs[..., None], -torch.inf), None)
+            alive = (self.log_partition() > -torch.inf).reshape(
+                *self.batch_shape, *[1] * len(self.event_shape)
+            )
+            return chosen.where(alive, -1)
+
+    def _k_best_trees(self, k: int) -> tuple[Int[Tensor, " ..."], Float[Tensor, "k b"]]:
+        """By the explicit forest, which has O(n³ + n² s) edges per element."""
+        heads, labels, scores = used_heads(self.forest(), k, *self.size)
+        events = torch.stack([heads, labels], -1) if self.labelled else heads
+        device = self.lengths.device
+        return events.to(device), scores.to(device)
+
+    def _draw_trees(self, count: int, seed: int) -> Int[Tensor, " ..."]:
+        b, n, s = self.size
+        scores, siblings = self._scores(self.potentials), self._second(self.potentials)
+        lengths = self._flat_lengths
+        heads = op.sample_heads(scores, lengths, self.single_root, count, seed, siblings)
+        heads = heads.where((self.lengths.reshape(-1) > 0)[:, None], -1)
+        if not self.labelled:
+            return heads
+        # Given the heads, labels are independent: the largest of randomly perturbed scores.
+        table = self._masked(self.potentials).double().reshape(b, n + 1, n, s)
+        rows = heads.clamp(min=0)[:, :, None, :, None].expand(-1, -1, -1, -1, s)
+        logits = table.expand(count, -1, -1, -1, -1).gather(2, rows)[:, :, 0]
+        generator = torch.Generator().manual_seed(seed)
+        noise = torch.rand(logits.shape, generator=generator, dtype=logits.dtype).to(logits.device)
+        labels = (logits - (-noise.log()).log()).argmax(-1)
+        return torch.stack([heads, labels.where(heads >= 0, -1)], -1)
+
+    def enumerate_support(self, expand: bool = True) -> Int[Tensor, " ..."]:
+        """All trees [m *b n], with labels [m *b n 2], if all lengths are the same."""
+        n, s = self._one_length(), self.size[2]
+        self._refuse_many(count_of(n, self.projective, self.single_root) * s**n)
+        heads = all_heads(n, self.projective, self.single_root)
+        if not self.labelled:
+            return self._support(heads, expand)
+        choices = torch.cartesian_prod(*[torch.arange(s)] * n).reshape(-1, n)
+        pairs = torch.stack(
+            [heads[:, None].expand(-1, len(choices), -1), choices.expand(len(heads), -1, -1)], -1
+        )
+        return self._support(pairs.flatten(0, 1), expand)
+
+    def forest(self) -> Forest:
+        """The chart as an explicit forest, one goal for each batch element.
+
+        Its relations are the potentials, flattened; gradients flow back to them. Items, for
+        positions from 0, the root: right(e, i, j), word i with what depends on it to its right up
+        to j; left(e, i, j), the mirror image with head j; gap(e, i, j), the two halves that meet
+        between i and j; arc(e, h, d), an arc with all between its ends; link(e, h, d), the sum over
+        the labels of an arc.
+        """
+        b, n, _ = self.size
+        shapes = {name: (b, *shape) for name, shape in self._part_shapes.items()}
+        tables = ["link"] * self.labelled + ["gap", "arc", "right", "left"]
+        blocks = shapes | dict.fromkeys(tables, (b, n + 1, n + 1)) | {"goal": (b,)}
+        items = BlockLabels(blocks)
+        # No edge uses the padding, but a forest refuses NaN anywhere.
+        table = self._masked(self.potentials)
+        table = table if self.labelled else table[..., 0]
+        dim = -3 if self.labelled else -2
+        relations = {"arcs": table.narrow(dim, 1, n), "root": table.select(dim, 0)}
+        if "siblings" in self.potentials:
+            given = self.potentials["siblings"]
+            relations["siblings"] = given.where(self._real_siblings, -torch.inf)
+        groups = edges(items, self.lengths.reshape(-1).tolist(), self.single_root)
+        return chart_forest(relations, items, groups, batched=bool(self.batch_shape))
+
+
+def _has_labels(arcs: Tensor, root: Tensor, labelled: bool | None) -> bool:
+    """Whether the shapes are those of potentials with labels."""
+    several, one = arcs.shape, root.shape
+    plain = len(several) >= 2 and several[-1] == several[-2] and one == several[:-1]
+    fits = len(several) >= 3 and several[-2] == several[-3] and one == several[:-3] + several[-2:]
+    chosen = (fits and not plain) if labelled is None else bool(labelled)
+    wanted = "must be [*b n n] with the root [*b n], or [*b n n s] with the root [*b n s]"
+    expect(fits if chosen else plain, "arcs", wanted, [list(several), list(one)])
+    expect(not chosen or several[-1] > 0, "arcs", "must have a label or more", list(several))
+    return chosen

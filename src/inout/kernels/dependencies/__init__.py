@@ -1,0 +1,1 @@
+"""Projective dependency trees: log Z, derivatives, best trees, samples."""

@@ -1,0 +1,1 @@
+"""Projective dependency trees, compiled by numba."""
