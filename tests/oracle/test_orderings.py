@@ -17,9 +17,10 @@ import pytest
 import torch
 
 from inout import ArgumentError
-from inout.contexts import ContextChain, ContextModel, ContextSet
+from inout.contexts import ContextChain, ContextModel, ContextSet, HistoryFeature
 from inout.learning.contexts import fit_contexts
-from tests.oracle.reified_contexts import log_sum
+from tests.oracle import reified_contexts as oracle
+from tests.oracle.reified_contexts import BOS, log_sum
 from tests.oracle.test_context_model import LABELS, Plain, corpus, randomised
 from tests.support import assert_close
 
@@ -248,3 +249,164 @@ def test_a_grid_is_exact_with_contexts_of_its_frontier(name: str) -> None:
     assert_close(chain.entropy(), entropy)
     events = torch.tensor(list(scores))
     assert_close(chain.log_prob(events), np.array(list(scores.values())) - log_z)
+
+
+# ---------------------------------------------------------------- features of neighbours
+
+
+def sides(i: int, n: int) -> list[int]:
+    return [i - 1, i + 1]
+
+
+def above(i: int, n: int) -> list[int | None]:
+    """Left and above in a grid of three columns."""
+    return [i - 1 if i % 3 else None, i - 3]
+
+
+def joined(labels: tuple[str, ...]) -> str | None:
+    return None if labels == ("?", "?") else "".join(labels)
+
+
+def second(history: tuple[str, ...]) -> str:
+    return history[0]
+
+
+SIDES = HistoryFeature("sides", 3, joined, neighbours=sides)
+ABOVE = HistoryFeature("above", 3, joined, neighbours=above)
+SECOND = HistoryFeature("second", 2, second)
+
+
+def neighbour_keys(feature: HistoryFeature, order: list[int], step: int, known: Any) -> str | None:
+    """The key of a position, where known(lag) is the label of so many steps ago, or ⋆."""
+    assert feature.neighbours is not None
+    when = {i: t for t, i in enumerate(order)}
+    labels = []
+    for j in feature.neighbours(order[step], len(order)):
+        if j is None or j not in when:
+            labels.append("^")
+        elif when[j] >= step:
+            labels.append("?")
+        else:
+            lag = step - when[j]
+            labels.append(known(lag) if lag <= feature.length else "⋆")
+    return joined(tuple(labels))
+
+
+def neighbourly(
+    name: str, feature: HistoryFeature, seed: int = 0, **options: Any
+) -> tuple[ContextModel, list[Any], list[list[str]]]:
+    sequences, tags = corpus(seed)
+    model = fit_contexts(
+        sequences, tags, order=2, epochs=1, ordering=ORDERS[name][0],
+        history_features=[SECOND, feature], **options,
+    )  # fmt: skip
+    return randomised(model, 1), sequences, tags
+
+
+def all_weights(model: ContextModel) -> dict[tuple[str, ...], float]:
+    found = weights_of(model)
+    for stream, key, place in model.histories.shared_items():
+        for y, weight in enumerate(model.histories.weights[place]):
+            if y < 3:
+                found[model.history_features[stream - 1].name, key, LABELS[y]] = float(weight)
+    return found
+
+
+@pytest.mark.parametrize("name", ORDERS)
+@pytest.mark.parametrize("feature", [SIDES, ABOVE], ids=["sides", "above"])
+@pytest.mark.parametrize("size", [2, 1000])
+def test_features_of_neighbours(name: str, feature: HistoryFeature, size: int) -> None:
+    model, sequences, tags = neighbourly(name, feature, size=size)
+    weights = all_weights(model)
+    taggings = model.tag(sequences)
+    likelihoods = model.log_likelihoods(sequences, tags)
+    counts = model.expected_features(sequences)
+    expected: dict[tuple[str, ...], float] = {}
+    for b, sequence in enumerate(sequences):
+        order = ORDERS[name][1](sequence)
+
+        def features(
+            step: int, context: Any, label: int, order: Any = order, sequence: Any = sequence
+        ) -> dict[tuple[str, ...], float]:
+            known = ["^" if s == BOS else LABELS[s[0]] for s in context]
+            before = "^" if known[:1] == ["^"] else "⋆"
+            padded = [before] * 3 + [x for x in known if x != "^"]
+            found = {
+                ("y", LABELS[label]): 1.0,
+                ("y", padded[-1], LABELS[label]): 1.0,
+                ("second", padded[-2], LABELS[label]): 1.0,
+            }
+            for feature_name, value in sequence[order[step]].items():
+                found["x", feature_name, LABELS[label]] = value
+            key = neighbour_keys(feature, order, step, lambda lag: padded[-lag])
+            if key is not None:
+                found[feature.name, key, LABELS[label]] = 1.0
+            return found
+
+        def score(c: int, context: Any, label: int, features: Any = features) -> float:
+            own = features(c - 1, context, label)
+            return sum(value * weights.get(f, 0.0) for f, value in own.items())
+
+        columns = [oracle.Column([], range(0))]
+        columns += [oracle.Column([i], range(3)) for i in range(len(sequence))]
+        sizes = [size] * len(columns)
+        selection = oracle.selected(columns, score, sizes, memory=model.settings.memory)
+        totals = oracle.all_paths(columns, selection.contexts, score, memory=model.settings.memory)
+        marginals = np.zeros((len(sequence), 3))
+        right = -math.inf
+        for weight, edges in totals.paths:
+            share = math.exp(weight - totals.log_z)
+            labels = {i: edge[3] for i, edge in zip(order, edges, strict=True)}
+            if [LABELS[labels[i]] for i in range(len(order))] == tags[b]:
+                right = weight - totals.log_z
+            for i, y in labels.items():
+                marginals[i, y] += share
+            for step, edge in enumerate(edges):
+                for f, value in features(step, edge[2], edge[3]).items():
+                    expected[f] = expected.get(f, 0.0) + value * share
+        assert_close(taggings[b].marginals, marginals)
+        assert_close(likelihoods[b], right)
+    for f, value in expected.items():
+        if f in weights:
+            assert_close(counts.get(f, 0.0), value)
+    assert any(f[0] == feature.name and counts.get(f, 0.0) > 0.1 for f in expected)
+
+
+def test_neighbours_of_positions_alone() -> None:
+    """With all contexts nothing but positions matters: any order that sees both gives the same."""
+    rng = np.random.default_rng(0)
+    sequences = [[{f"f{k}": 1.0} for k in rng.integers(3, size=n)] for n in (9, 6, 7)]
+    tags = [[LABELS[k] for k in rng.integers(3, size=len(one))] for one in sequences]
+    weights = {key: float(rng.normal()) for key in product(LABELS + "^", LABELS + "^", LABELS)}
+    model = fit_contexts(sequences, tags, order=1, size=5000, history_features=[ABOVE], epochs=2)
+    for _, key, place in model.histories.shared_items():
+        model.histories.weights[place] = [weights.get((*key, y), 0.0) for y in LABELS]
+    model.histories.weights[model.histories.row(0, ())] = 0.0
+    chain = model.chain(sequences)
+    for b, sequence in enumerate(sequences):
+        scores = {}
+        for y in product(LABELS, repeat=len(sequence)):
+            total = sum(
+                model.emission[model.features.index(next(iter(p))), LABELS.index(label)]
+                for p, label in zip(sequence, y, strict=True)
+            )
+            for i, label in enumerate(y):
+                left, up = y[i - 1] if i % 3 else "^", y[i - 3] if i >= 3 else "^"
+                total += weights[left, up, label]
+            scores[y] = total
+        assert_close(chain.log_partition()[b], log_sum(scores.values()))
+
+
+def test_files_with_neighbours(tmp_path: Path) -> None:
+    model, sequences, _ = neighbourly("right-to-left", SIDES, size=3, end=True)
+    model.save(tmp_path / "model.ctx")
+    again = ContextModel.load(tmp_path / "model.ctx", history_features=[SIDES, SECOND])
+    for one, two in zip(again.tag(sequences), model.tag(sequences), strict=True):
+        assert np.array_equal(one.marginals, two.marginals)
+    blind = HistoryFeature("sides", 3, joined)
+    with pytest.raises(ArgumentError, match="must see neighbours as in training: sides"):
+        ContextModel.load(tmp_path / "model.ctx", history_features=[SECOND, blind])
+    threaded = fit_contexts(
+        sequences, [["a"] * len(one) for one in sequences], history_features=[SIDES], threads=2
+    )
+    assert [one.labels for one in threaded.tag(sequences)] == [["a"] * len(o) for o in sequences]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,14 @@ from inout._core.lazy import lazy_property
 from inout.contexts.chain import ContextChain
 from inout.contexts.exactness import Refined, refined
 from inout.contexts.history_features import (
+    MOST_KINDS,
     HistoryFeature,
+    Named,
     checked_features,
     described,
     in_order,
     ties,
+    with_neighbours,
 )
 from inout.contexts.observations import Observations, Position, Sequences
 from inout.contexts.orderings import LEFT_TO_RIGHT, Ordering, checked_ordering, visits
@@ -57,6 +61,7 @@ class Settings:
     ordering: str = LEFT_TO_RIGHT
     # The names and lengths of features by functions: see `HistoryFeature`.
     history_features: tuple[tuple[str, int], ...] = ()
+    neighbours: tuple[str, ...] = ()  # the names of those that see neighbours
 
     def __post_init__(self) -> None:
         at_least("order", self.order, 1)
@@ -76,7 +81,11 @@ class Settings:
         """The features of contexts over so many labels."""
         lengths = range(self.order) if self.shorter else [self.order - 1]
         further = [length for _, length in self.history_features]
-        return Streams.labels(labels, lengths, end=self.end, further=further)
+        sees = [name in self.neighbours for name, _ in self.history_features]
+        most = MOST_KINDS if self.neighbours else 0
+        return Streams.labels(
+            labels, lengths, end=self.end, further=further, sees_input=sees, num_inputs=most
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +127,8 @@ class ContextModel:
         expect(given == list(wanted), "emission", f"must be {list(wanted)}", given)
         if len(set(self.labels)) != len(self.labels) or not self.labels:
             raise ArgumentError("labels", "must be distinct, and at least one")
-        if described(self.history_features) != self.settings.history_features:
+        own = described(self.history_features), with_neighbours(self.history_features)
+        if own != (self.settings.history_features, self.settings.neighbours):
             raise ArgumentError(
                 "history_features", "must be those that settings name, in that order"
             )
@@ -133,7 +143,8 @@ class ContextModel:
         ordering: Ordering | None = None,
     ) -> ContextModel:
         """A model of these labels and features, all weights being 0; a beam lets nothing escape."""
-        settings = replace(settings, history_features=described(history_features))
+        near = with_neighbours(history_features)
+        settings = replace(settings, history_features=described(history_features), neighbours=near)
         return ContextModel(
             tuple(labels),
             tuple(features),
@@ -170,7 +181,7 @@ class ContextModel:
         self, seen: Observations, size: int | NDArray[Any] | None = None, **options: Any
     ) -> Lattice:
         """The contexts that are selected for sequences; `options` are those of the kernel."""
-        return self.lattice(self.columns(seen.lengths), self.emissions(seen), size, **options)
+        return self.lattice(self.columns(seen), self.emissions(seen), size, **options)
 
     def lattice(
         self,
@@ -186,8 +197,19 @@ class ContextModel:
             memory=settings.memory, escape=self.escape, anchored=settings.beam, **options,
         )  # fmt: skip
 
-    def columns(self, lengths: NDArray[np.int64]) -> Columns:
-        return Columns.chains(lengths, len(self.labels), end=self.settings.end)
+    def columns(self, seen: Observations) -> Columns:
+        columns = Columns.chains(seen.lengths, len(self.labels), end=self.settings.end)
+        if not self.settings.neighbours:
+            return columns
+        kinds = next(one.kinds for one in self.histories.ties.functions if isinstance(one, Named))
+        bounds, visits = pairwise(seen.starts.tolist()), seen.rows
+        found = [
+            kinds.of(self.history_features, hi - lo, (visits[lo:hi] - lo).tolist())
+            for lo, hi in bounds
+        ]
+        inputs = columns.inputs.copy()
+        inputs[columns.emission_rows >= 0] = [kind for own in found for kind in own]
+        return columns._replace(inputs=inputs)
 
     def targets(self, tags: Sequence[Sequence[str]]) -> Targets:
         """The labels of sequences, as positions are visited, as what lattices are to spell."""
@@ -264,7 +286,7 @@ class ContextModel:
         if tuple(emissions.shape) != wanted:
             raise ArgumentError("emissions", f"must be {list(wanted)}. Got {list(emissions.shape)}")
         emissions = emissions[torch.from_numpy(seen.rows).to(emissions.device)]
-        columns = self.columns(seen.lengths)
+        columns = self.columns(seen)
         lattice = self.lattice(columns, emissions.detach().cpu().double().numpy())
         fixed = lattice.reweighted(self.histories, self.histories.weights, None, self.escape)
         rows = np.repeat(columns.emission_rows, np.diff(lattice.edge_offsets))
@@ -335,7 +357,7 @@ class ContextModel:
     ) -> Refined:
         """Contexts selected in several passes: see `inout.contexts.refined`."""
         seen = self.observe(sequences)
-        columns = self.columns(seen.lengths).size
+        columns = self.columns(seen).size
         return refined(
             lambda sizes: self.select(seen, sizes), columns, self.settings.memory,
             size=size, most=most, tolerance=tolerance, passes=passes,
@@ -384,6 +406,12 @@ class ContextModel:
             named = str(settings.get("ordering", LEFT_TO_RIGHT))
         given = in_order(checked_features(history_features), wanted)
         order = checked_ordering(named, ordering)
+        near = tuple(settings.get("neighbours", ()))
+        expect(
+            with_neighbours(given) == near, "history_features",
+            f"must see neighbours as in training: {', '.join(near) or 'none'}",
+            ", ".join(with_neighbours(given)) or "none",
+        )  # fmt: skip
         with made_of(path, _WHAT):
             return _model(arrays, content, given, order)
 
@@ -394,7 +422,8 @@ def _model(
     functions: tuple[HistoryFeature, ...],
     ordering: Ordering,
 ) -> ContextModel:
-    settings = Settings(**{**content["settings"], "history_features": described(functions)})
+    named = {"history_features": described(functions), "neighbours": with_neighbours(functions)}
+    settings = Settings(**content["settings"] | named)
     labels = tuple(str(label) for label in content["labels"])
     emission = np.asarray(arrays["emission"], np.float64)
     rows = [

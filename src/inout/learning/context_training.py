@@ -147,10 +147,10 @@ class Worker:
         The gradient in the weights of histories is added up for the next step.
         """
         model, target = self._training.model, self._training.targets.part(b, b + 1)
-        columns = self._columns.get(len(emissions))
+        key = -1 - b if model.settings.neighbours else len(emissions)
+        columns = self._columns.get(key)
         if columns is None:
-            columns = model.columns(np.array([len(emissions)]))
-            self._columns[len(emissions)] = columns
+            columns = self._columns[key] = model.columns(self._training.seen.part(b, b + 1))
         lattice = model.lattice(columns, emissions, grow=self._grow)
         wanted = lattice.constrained(target)
         likelihood = float(lattice.log_shares(wanted.log_partition)[0])

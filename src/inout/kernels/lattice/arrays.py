@@ -114,10 +114,13 @@ class Streams(NamedTuple):
         end: bool = False,
         deepest: bool = False,
         further: Sequence[int] = (),
+        sees_input: Sequence[bool] = (),
+        num_inputs: int = 0,
     ) -> Streams:
         """One stream of labels, for chains, with histories of the given lengths (0: none).
 
-        `further` streams show the same, each with histories of one length.
+        `further` streams show the same, each with histories of one length, and some of them with
+        one of the `num_inputs` inputs.
         """
         count = 1 + len(further)
         actions = np.tile(np.arange(labels + end, dtype=np.int32), (count, 1))
@@ -131,8 +134,9 @@ class Streams(NamedTuple):
             places=actions,
             widths=np.full(count, labels + end, np.int32),
             pairs=no,
-            next_input=no,
+            next_input=np.array([False, *(sees_input or no[1:])]),
             lengths=used,
+            num_inputs=num_inputs,
             deepest=deepest,
         )
 

@@ -10,7 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.errors import ArgumentError
-from inout.kernels.lattice.arrays import Features, Integers, Nodes, Numbers, Streams, Table, Vector
+from inout.kernels.lattice.arrays import (
+    Features,
+    Integers,
+    Nodes,
+    Numbers,
+    Slots,
+    Streams,
+    Table,
+    Vector,
+)
 from inout.kernels.lattice.cpu import histories
 from inout.kernels.lattice.ties import BEGIN, LOCK, STAR, Ties
 from inout.kernels.limits import LATTICE_TIED
@@ -179,21 +188,27 @@ class Histories:
         found[[s for s, _ in self._tied]] = histories.GROW_NODES
         return found
 
-    def settle(self, nodes: Nodes, *, grow: bool) -> bool:
+    def settle(self, nodes: Nodes, slots: Slots, inputs: Integers, *, grow: bool) -> bool:
         """Whether contexts have histories that got a row only now: select again; see `Ties`."""
         if not self._tied:
             return False
-        if self.ties.settle(self, nodes, grow):
+        if self.ties.settle(self, nodes, slots, inputs, grow):
             return True
         if self.num_nodes > self._most_nodes:
             self._forget()
         return False
 
+    def before(self, stream: int, nodes: Integers, given: Integers) -> Numbers:
+        """The nodes of histories with the next input, which a selection has made."""
+        symbols = self._ranges[stream] + 3 + given.astype(np.int64)
+        offsets = np.arange(len(nodes) + 1)
+        return self._nodes(nodes.astype(np.int64), offsets, symbols, grow=False)
+
     def starts(self, nodes: Integers) -> Numbers:
         """Where the rows of nodes begin, or why they have none."""
         return self._row_starts[nodes]
 
-    def tie(self, nodes: Integers, starts: Numbers) -> None:
+    def tie(self, nodes: NDArray[Any], starts: Numbers) -> None:
         """Say where the rows of nodes begin."""
         self._row_starts[nodes] = starts
 

@@ -78,7 +78,7 @@ def select(
             # Without growth it may be another thread that finds no room.
             if growth.any() and histories.is_full:
                 histories.enlarge()
-            elif not histories.settle(nodes, grow=grow):
+            elif not histories.settle(nodes, slots, columns.inputs, grow=grow):
                 return _lattice(columns, nodes, slots, edges)
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.errors import ArgumentError
-from inout.kernels.lattice.arrays import Nodes, Numbers, Streams
+from inout.kernels.lattice.arrays import Integers, Nodes, Slots, Streams
 
 if TYPE_CHECKING:
     from inout.kernels.lattice.histories import Histories
 
-KeyOf = Callable[[tuple[int, ...]], str | None]
+KeyOf = Callable[..., str | None]
 
 # What stands in place of the row of a history that has none.
 NEW, NO_KEY, UNKNOWN_KEY = -1, -2, -3
@@ -30,8 +30,9 @@ class Ties:
     """Functions that say which histories of a stream are the same to it; a row for each key.
 
     functions[s] gets a history of stream s, its symbols from the oldest to the latest with `BEGIN`
-    and `STAR`; None: every history of this stream has a row of its own. It is called once for each
-    history, after the selection that met it: so there is no Python in the kernel.
+    and `STAR`, and where the stream shows the next input, that too; None: every history of this
+    stream has a row of its own. It is called once for each history, after the selection that met
+    it: so there is no Python in the kernel.
     """
 
     def __init__(
@@ -50,8 +51,7 @@ class Ties:
         own = np.arange(streams.num_actions)
         for s in self.streams:
             used = np.flatnonzero(streams.lengths[s])
-            plain = not streams.pairs[s] and not streams.next_input[s]
-            if len(used) != 1 or not plain or not np.array_equal(streams.symbols[s], own):
+            if len(used) != 1 or streams.pairs[s] or not np.array_equal(streams.symbols[s], own):
                 raise ArgumentError(
                     "functions",
                     f": stream {s} has a function: it must show all actions as they are, with "
@@ -64,7 +64,9 @@ class Ties:
         """The numbers of the streams that have a function."""
         return [s for s, function in enumerate(self.functions) if function is not None]
 
-    def settle(self, histories: Histories, nodes: Nodes, grow: bool) -> bool:
+    def settle(
+        self, histories: Histories, nodes: Nodes, slots: Slots, inputs: Integers, grow: bool
+    ) -> bool:
         """Give histories that were not met before the rows of their keys; whether one has a row.
 
         With `grow`, keys that are new get a row of zeros; without, they count 0.
@@ -72,16 +74,28 @@ class Ties:
         has_rows = False
         depth = histories.streams.depth + 1
         for s, length in self.lengths(histories.streams):
-            own = nodes.history[: nodes.offsets[-1], s * depth + length]
-            starts = histories.starts(own)
-            is_open = (starts == NEW) | ((starts == UNKNOWN_KEY) & grow)
-            if not is_open.any():
+            f, sees_input = s * depth + length, bool(histories.streams.next_input[s])
+            if sees_input:
+                contexts = slots.nodes[: slots.offsets[-1]]
+                starts = slots.rows[: len(contexts), f]
+            else:
+                contexts = np.arange(nodes.offsets[-1], dtype=np.int32)
+                starts = histories.starts(nodes.history[contexts, f])
+            met = np.flatnonzero((starts == NEW) | ((starts == UNKNOWN_KEY) & grow))
+            if not len(met):
                 continue
-            met = np.flatnonzero(is_open)
-            found, firsts = np.unique(own[met], return_index=True)
+            own, given = nodes.history[contexts[met], f], None
+            if sees_input:
+                given = np.repeat(inputs, np.diff(slots.offsets))[met]
+                own = histories.before(s, own, given)
+            found, firsts = np.unique(own, return_index=True)
             function = self.functions[s]
             assert function is not None
-            keys = [function(tuple(one)) for one in _symbols(nodes, met[firsts], length).tolist()]
+            shown = map(tuple, _symbols(nodes, contexts[met[firsts]], length).tolist())
+            if given is None:
+                keys = [function(one) for one in shown]
+            else:
+                keys = list(map(function, shown, given[firsts].tolist()))
             known = len(self.rows[s])
             rows = np.array([self._row(histories, s, key, grow) for key in keys], np.int64)
             histories.tie(found, rows)
@@ -105,7 +119,7 @@ class Ties:
         return Ties(self.functions, self.rows)
 
 
-def _symbols(nodes: Nodes, contexts: Numbers, length: int) -> NDArray[np.int64]:
+def _symbols(nodes: Nodes, contexts: NDArray[Any], length: int) -> NDArray[np.int64]:
     """The last symbols of contexts, from the oldest to the latest: [v k]."""
     anchored = nodes.is_anchored[contexts]
     remembered = nodes.lens[contexts] - anchored
