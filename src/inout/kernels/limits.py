@@ -149,3 +149,8 @@ GENERATING_STEADY = 1 / 16
 
 # Shapes that are remembered as having been asked for before they are recorded.
 REMEMBERED_SHAPES = 10_000
+
+# Arborescences. Arcs further than FAR below the best into the same word, or weights that become
+# smaller than TINY when words are eliminated, might underflow where it matters, or their
+# reciprocals overflow: such an element goes to log space. Both leave half of the range of float64.
+ARBORESCENCE_FAR, ARBORESCENCE_TINY = 300.0, 1e-140

@@ -1,0 +1,1 @@
+"""Non-projective dependency trees: arborescences of a graph, by the matrix-tree theorem."""

@@ -1,0 +1,286 @@
+"""Elimination of the words, its adjoint and the derivative of both, in plain floating point.
+
+Scores [b n+1 n]: row 0 is the root, row h the word h as a head; column d is the dependent d, which
+is row d + 1 as a head. Weights are relative to the best head of each column, which every tree uses
+once. Every kernel does the elements lo:hi, those that are `good` only: the others have weights so
+far apart that something might underflow, or no tree at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inout._core.cpu.compiling import compiled, inner
+from inout.kernels.limits import ARBORESCENCE_FAR, ARBORESCENCE_TINY
+from inout.kernels.math.cpu.exponential import FAST, exp_below
+
+Array = NDArray[Any]
+Kernel = Callable[..., None]
+
+
+class Factors(NamedTuple):
+    """What elimination leaves: all that its adjoint reads."""
+
+    rows: Array  # [b n+1 n]: below the diagonal words as heads, above it the shares of the heads
+    pivots: Array  # [b n]
+    shifts: Array  # [b n+1]: of the root (where it has one dependent), and of each column
+
+
+@inner(fastmath=FAST)
+def shift(scores, n, single, tops, lows):
+    """Finds the best head of each column, tops[1:], and the root's shift; whether all is in range.
+
+    0 if not, 1 if there are forbidden arcs, 2 if there are none.
+    """
+    for j in range(n):
+        tops[j + 1], lows[j] = -np.inf, np.inf
+    for i in range(1 if single else 0, n + 1):
+        for j in range(min(i - 1, n) if i else n):
+            tops[j + 1], lows[j] = max(tops[j + 1], scores[i, j]), min(lows[j], scores[i, j])
+        for j in range(i if i else n, n):
+            tops[j + 1], lows[j] = max(tops[j + 1], scores[i, j]), min(lows[j], scores[i, j])
+    tops[0] = 0.0
+    if single:
+        if n == 1:
+            tops[1] = lows[0] = 0.0
+        least, tops[0] = np.inf, -np.inf
+        for j in range(n):
+            tops[0], least = max(tops[0], scores[0, j] - tops[j + 1]), min(least, scores[0, j])
+        if least == -np.inf:
+            lows[0] = -np.inf
+    kind = 2
+    for j in range(n + 1):
+        if tops[j] == -np.inf or tops[j] == np.inf:
+            return 0
+    for j in range(n):
+        if lows[j] == -np.inf:
+            kind = 1
+        elif lows[j] < tops[j + 1] - ARBORESCENCE_FAR:
+            return 0
+    return kind
+
+
+@inner
+def weigh(scores, n, tops, rows):
+    """Fills rows with the weights, 0 on the diagonal; the least of them that is not 0."""
+    least = 1.0
+    for i in range(n + 1):
+        down = tops[0] if i == 0 else 0.0
+        for j in range(n):
+            x = exp_below(scores[i, j] - tops[j + 1] - down)
+            rows[i, j] = x
+            least = min(least, x if x > 0 else 1.0)
+        if i:
+            rows[i, i - 1] = 0.0
+    return least
+
+
+@inner(fastmath=FAST)
+def add_product(target, factor, row, end):
+    """target[:end] += factor * row[:end]."""
+    for j in range(end):
+        target[j] += factor * row[j]
+
+
+@inner(fastmath=FAST)
+def add_product_with_care(target, factor, row, end):
+    """The same, and whether what came of a product is large enough to be exact."""
+    small = 0
+    for j in range(end):
+        x = target[j] + factor * row[j]
+        small += 1 if (row[j] > 0) & (x < ARBORESCENCE_TINY) else 0
+        target[j] = x
+    return small == 0
+
+
+@inner
+def eliminate_one(rows, n, single, careful, pivots):
+    """Eliminates the words of one element, the last one first; whether all went well."""
+    first = 1 if single else 0
+    for k in range(n - 1, 0, -1):
+        pivot = 0.0
+        for i in range(first, k + 1):
+            pivot += rows[i, k]
+        if not pivot > 0:
+            return False
+        pivots[k] = pivot
+        row, inverse = rows[k + 1], 1 / pivot
+        for i in range(k + 1):
+            share = rows[i, k] * inverse
+            rows[i, k] = share
+            if careful:
+                if share > 0 and not add_product_with_care(rows[i], share, row, k):
+                    return False
+            else:
+                add_product(rows[i], share, row, k)
+    pivots[0] = rows[0, 0]
+    return pivots[0] > 0
+
+
+@compiled
+def eliminate(scores, lengths, single, lo, hi, factors, log_z, good):
+    """Fills the factors, log_z [b] and good [b]."""
+    lows = np.empty(scores.shape[2])
+    for b in range(lo, hi):
+        n, tops, pivots = lengths[b], factors.shifts[b], factors.pivots[b]
+        kind = shift(scores[b], n, single, tops, lows) if n else 0
+        good[b] = False
+        if kind:
+            least = weigh(scores[b], n, tops, factors.rows[b])
+            if least > ARBORESCENCE_TINY:
+                good[b] = eliminate_one(factors.rows[b], n, single, kind == 1, pivots)
+        if good[b]:
+            total = tops[0]
+            for k in range(n):
+                total += tops[k + 1] + math.log(pivots[k])
+            log_z[b] = total
+
+
+@inner(fastmath=FAST)
+def adjoint_row(slopes, share, row, end, out):
+    """out[:end] += share * slopes[:end]; the product of the slopes and the row."""
+    total = 0.0
+    for j in range(end):
+        out[j] += share * slopes[j]
+        total += slopes[j] * row[j]
+    return total
+
+
+@inner
+def adjoint(rows, pivots, n, single, slopes, sums):
+    """Fills slopes [n+1 n] with the derivatives of log Z by the weights.
+
+    As word k comes back, those by the other arcs stay. An arc (k, j) is worth its shares in the
+    arcs (i, j); an arc (i, k) all that goes through it, less what the other heads of k would get.
+    """
+    slopes[0, 0], slopes[1, 0] = 1 / pivots[0], 0.0
+    for k in range(1, n):
+        row, out, inverse = rows[k + 1], slopes[k + 1], 1 / pivots[k]
+        for j in range(n):
+            out[j] = 0.0
+        through = 0.0
+        for i in range(k + 1):
+            sums[i] = adjoint_row(slopes[i], rows[i, k], row, k, out)
+            through += rows[i, k] * sums[i]
+        for i in range(k + 1):
+            own = 1 - through if i > 0 or not single else 0.0
+            slopes[i, k] = (own + sums[i]) * inverse
+
+
+@compiled
+def marginals(scores, lengths, single, lo, hi, factors, good, roots, out):
+    """Fills out [b n+1 n] with roots[b] * P(arc)."""
+    size = scores.shape[2]
+    slopes, sums, weights = np.empty((size + 1, size)), np.empty(size + 1), np.empty(size)
+    for b in range(lo, hi):
+        n, tops = lengths[b], factors.shifts[b]
+        out[b] = 0.0
+        if not good[b]:
+            continue
+        adjoint(factors.rows[b], factors.pivots[b], n, single, slopes, sums)
+        for i in range(n + 1):
+            down = tops[0] if i == 0 else 0.0
+            for j in range(n):
+                weights[j] = exp_below(scores[b, i, j] - tops[j + 1] - down)
+            for j in range(n):
+                # Rounding may leave a probability just outside 0..1.
+                out[b, i, j] = roots[b] * min(max(weights[j] * slopes[i, j], 0.0), 1.0)
+            if i:
+                out[b, i, i - 1] = 0.0
+
+
+@inner(fastmath=FAST)
+def tangent_row(change, share, shares, row, rows, end):
+    """change[:end] += the derivative of share * row; `shares` and `rows` are theirs."""
+    for j in range(end):
+        change[j] += shares * row[j] + share * rows[j]
+
+
+@inner(fastmath=FAST)
+def adjoint_tangent_row(slopes, changes, share, shares, row, rows, end, out):
+    """As `adjoint_row`, of which this is the derivative: (the change of the product)."""
+    total = 0.0
+    for j in range(end):
+        out[j] += shares * slopes[j] + share * changes[j]
+        total += changes[j] * row[j] + slopes[j] * rows[j]
+    return total
+
+
+@inner
+def tangent_one(rows, pivots, n, single, moved, moves):
+    """Eliminates the tangents `moved` [n+1 n] beside the weights; those of log pivots in `moves`.
+
+    Above the diagonal they become those of the shares.
+    """
+    first = 1 if single else 0
+    for k in range(n - 1, 0, -1):
+        total, inverse = 0.0, 1 / pivots[k]
+        for i in range(first, k + 1):
+            total += moved[i, k]
+        moves[k] = total * inverse
+        for i in range(k + 1):
+            shares = moved[i, k] * inverse - rows[i, k] * moves[k]
+            moved[i, k] = shares
+            tangent_row(moved[i], rows[i, k], shares, rows[k + 1], moved[k + 1], k)
+    moves[0] = moved[0, 0] / pivots[0]
+
+
+@inner
+def adjoint_tangent(rows, pivots, n, single, moved, moves, slopes, changes, sums):
+    """Fills slopes as `adjoint` does, and changes [n+1 n] with their derivatives."""
+    slopes[0, 0], slopes[1, 0], changes[1, 0] = 1 / pivots[0], 0.0, 0.0
+    changes[0, 0] = -moves[0] / pivots[0]
+    for k in range(1, n):
+        row, out, inverse = rows[k + 1], slopes[k + 1], 1 / pivots[k]
+        for j in range(n):
+            out[j] = changes[k + 1, j] = 0.0
+        through = change = 0.0
+        for i in range(k + 1):
+            share, shares = rows[i, k], moved[i, k]
+            sums[i, 0] = adjoint_row(slopes[i], share, row, k, out)
+            sums[i, 1] = adjoint_tangent_row(
+                slopes[i], changes[i], share, shares, row, moved[k + 1], k, changes[k + 1]
+            )
+            through += share * sums[i, 0]
+            change += shares * sums[i, 0] + share * sums[i, 1]
+        for i in range(k + 1):
+            own = i > 0 or not single
+            slopes[i, k] = ((1 - through if own else 0.0) + sums[i, 0]) * inverse
+            changes[i, k] = ((-change if own else 0.0) + sums[i, 1]) * inverse
+            changes[i, k] -= slopes[i, k] * moves[k]
+
+
+@compiled
+def tangents(scores, lengths, single, lo, hi, factors, good, roots, u, expected, out):
+    """Fills out [b n+1 n] with roots[b] * Cov[arc, U] and expected [b] with E[U].
+
+    U is the sum of u [b n+1 n] over the arcs of the tree.
+    """
+    size = scores.shape[2]
+    weights, moved = np.empty((size + 1, size)), np.empty((size + 1, size))
+    slopes, changes = np.empty((size + 1, size)), np.empty((size + 1, size))
+    moves, sums = np.empty(size), np.empty((size + 1, 2))
+    for b in range(lo, hi):
+        n = lengths[b]
+        out[b], expected[b] = 0.0, 0.0
+        if not good[b]:
+            continue
+        weigh(scores[b], n, factors.shifts[b], weights)
+        for i in range(n + 1):
+            for j in range(n):
+                moved[i, j] = weights[i, j] * u[b, i, j] if weights[i, j] > 0 else 0.0
+        rows, pivots = factors.rows[b], factors.pivots[b]
+        tangent_one(rows, pivots, n, single, moved, moves)
+        adjoint_tangent(rows, pivots, n, single, moved, moves, slopes, changes, sums)
+        for k in range(n):
+            expected[b] += moves[k]
+        for i in range(n + 1):
+            for j in range(n):
+                if weights[i, j] > 0:
+                    change = changes[i, j] + slopes[i, j] * u[b, i, j]
+                    out[b, i, j] = roots[b] * weights[i, j] * change
