@@ -27,6 +27,7 @@ from inout.distributions import PCFG as PCFG
 from inout.distributions import DependencyTree as DependencyTree
 from inout.distributions import LinearChain as LinearChain
 from inout.distributions import SemiMarkov as SemiMarkov
+from inout.distributions import SpanningTree as SpanningTree
 from inout.distributions import SpanTree as SpanTree
 from inout.distributions import StructuredDistribution as StructuredDistribution
 from inout.forest import Derivation as Derivation

@@ -114,6 +114,10 @@ class StructuredDistribution(Distribution):
         `shift` moves them. See `inout.series.Generating`.
         """
 
+    def _log_series(self, orders: tuple[int, ...], values: Potentials) -> Inexact[Tensor, "l b"]:
+        """log of the sum of weight * exp(z . F) as a power series, as slowly as need be."""
+        return generating.log_series(self, orders, values)
+
     def log_partition(self) -> Float[Tensor, "*b"]:
         """log Z, -inf if no event is possible; differentiable to any order."""
         return self._log_partition(self.potentials)

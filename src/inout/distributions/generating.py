@@ -38,7 +38,7 @@ def generating_function(
         return d._generating(lanes, _stacked(several), shift)
 
     def taylor(orders: tuple[int, ...], several: Sequence[Function]) -> Tensor:
-        return _log_series(d, orders, _stacked(several))
+        return d._log_series(orders, _stacked(several))
 
     depth = 4 + 2 * d.event_shape[0]
     turns = None if angles is None else _checked(d, 0, angles, used)
@@ -137,7 +137,7 @@ def _stacked(functions: Sequence[Function]) -> dict[str, Tensor]:
     }
 
 
-def _log_series(
+def log_series(
     d: StructuredDistribution, orders: tuple[int, ...], values: Mapping[str, Tensor]
 ) -> Inexact[Tensor, "l b"]:
     """log Σ weight · exp(z · F) by the explicit forest."""

@@ -35,9 +35,5 @@ Words = Float[Tensor, "b n pt"]
 # Symbols of spans, -1 elsewhere.
 Trees = Int[Tensor, "b n n"]
 
-# Dependency trees: head (0 is the root) and dependent.
-Arcs = Float[Tensor, "b heads n"]
-Heads = Int[Tensor, "b n"]
-
 # Generating functions: lanes of each element, and the centres of K functions.
 Generated = tuple[Inexact[Tensor, "l b"], Inexact[Tensor, "k b"]]

@@ -47,6 +47,10 @@ class Lanes(ABC):
     def matmul(self, x: Functions, y: Functions) -> Functions:
         """Matrix products [l ... i k] of functions [l ... i j] and [l ... j k]."""
 
+    @abstractmethod
+    def inverse(self, x: Functions) -> Functions:
+        """1 / x, of functions that are not 0 where they are known."""
+
     def one(self, like: Tensor, *shape: int) -> Functions:
         """The function 1, in an array of this shape."""
         zero = torch.zeros(self.num_functions, *shape, dtype=like.dtype, device=like.device)
@@ -92,6 +96,9 @@ class Truncated(Lanes):
 
     def matmul(self, x: Functions, y: Functions) -> Functions:
         return convolve_matrices(x, y, self.shape)
+
+    def inverse(self, x: Functions) -> Functions:
+        return series_inverse(x, self.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,12 +149,27 @@ class Points(Lanes):
             return x @ y
         return self._joined(convolve_matrices(self._apart(x), self._apart(y), self.shape))
 
+    def inverse(self, x: Functions) -> Functions:
+        if not self.orders:
+            return 1 / x
+        return self._joined(series_inverse(self._apart(x), self.shape))
+
     def _apart(self, x: Tensor) -> Tensor:
         """[s p ...]: the series first, as products of series want it."""
         return x.reshape(-1, prod(self.shape), *x.shape[1:]).transpose(0, 1)
 
     def _joined(self, x: Tensor) -> Tensor:
         return x.transpose(0, 1).flatten(0, 1)
+
+
+def series_inverse(x: Functions, shape: tuple[int, ...]) -> Functions:
+    """1 / x of power series with these coefficients, by Newton's method: y (2 - x y)."""
+    first = torch.zeros(len(x), *[1] * (x.ndim - 1), dtype=x.dtype, device=x.device)
+    first[0] = 1.0
+    y = first / x[:1]
+    for _ in range(sum(size - 1 for size in shape).bit_length()):
+        y = convolve(y, 2 * first - convolve(x, y, shape), shape)
+    return y
 
 
 def mix(

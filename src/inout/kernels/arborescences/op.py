@@ -51,7 +51,7 @@ def best_heads(scores: Arcs, lengths: Lengths, single_root: bool) -> Heads:
 
 
 def k_best_arcs(
-    potentials: Float[Tensor, "b heads n s"], lengths: Lengths, single_root: bool, k: int
+    potentials: Float[Tensor, "b h n s"], lengths: Lengths, single_root: bool, k: int
 ) -> tuple[Int[Tensor, "k b n"], Int[Tensor, "k b n"], Float[Tensor, "k b"]]:
     """Heads, labels and scores of the k best arborescences with labelled arcs, best first.
 

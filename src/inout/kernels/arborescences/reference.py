@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from inout.kernels.math.reweighting import log_sum
@@ -18,7 +18,12 @@ def reference_log_partition(scores: Arcs, lengths: Lengths, single_root: bool) -
     root has one dependent only, it counts in no pivot but the last. O(b n³) in n steps.
     """
     n = scores.shape[2]
-    table, shifts = _without_padding(scores, lengths, single_root)
+    real, padding = with_padding(n, lengths, single_root)
+    table = scores.where(real, -torch.inf)
+    # Relative to the best head of each word.
+    shifts = table.detach()[:, int(single_root and n > 0) :].amax(1)
+    shifts = torch.where(shifts == -torch.inf, 0.0, shifts)
+    table = torch.where(padding, 0.0, table - shifts[:, None])
     log_z = shifts.sum(1)
     for k in range(n - 1, 0, -1):
         if single_root:
@@ -39,23 +44,18 @@ def reference_log_partition(scores: Arcs, lengths: Lengths, single_root: bool) -
     return torch.where(lengths == 0, -torch.inf if single_root else 0.0, log_z)
 
 
-def _without_padding(
-    scores: Arcs, lengths: Lengths, single_root: bool
-) -> tuple[Arcs, Float[Tensor, "b n"]]:
-    """Scores relative to the best head of each word, and that head's; padding that weighs 1.
+def with_padding(
+    n: int, lengths: Lengths, single_root: bool
+) -> tuple[Bool[Tensor, "b h n"], Bool[Tensor, "b h n"]]:
+    """Which arcs there are, and which ones padding is to have, with weight 1.
 
-    Words of the padding have no dependents, and one head: the root, or the first word.
+    Words of the padding have no dependents and one head: the root, or the first word.
     """
-    n = scores.shape[2]
-    place = torch.arange(n + 1, device=scores.device)
+    place = torch.arange(n + 1, device=lengths.device)
     heads, words = place[:, None], place[None, :-1]
-    real = (words < lengths[:, None, None]) & (heads <= lengths[:, None, None])
-    allowed = real & (heads != words + 1)
-    table = scores.where(allowed, -torch.inf)
-    shifts = table.detach()[:, int(single_root) :].amax(1) if n else table.detach()[:, 0]
-    shifts = torch.where(shifts == -torch.inf, 0.0, shifts)
-    padding = (words >= lengths[:, None, None]) & (heads == int(single_root))
-    return torch.where(padding, 0.0, table - shifts[:, None]), shifts
+    outside = words >= lengths[:, None, None]
+    real = ~outside & (heads <= lengths[:, None, None]) & (heads != words + 1)
+    return real, outside & (heads == int(single_root))
 
 
 def _with_a_pivot(table: Float[Tensor, "b h d"], k: int) -> Float[Tensor, "b h d"]:

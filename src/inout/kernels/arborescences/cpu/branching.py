@@ -77,9 +77,8 @@ def best_into(graph, place, n):
     for h in range(n + 1):
         if state[h] == GONE or h == place or scores[h] == -np.inf:
             continue
-        if best < 0 or roots[h] > roots[best]:
-            best = h
-        elif roots[h] == roots[best] and scores[h] > scores[best]:
+        more = best >= 0 and roots[h] == roots[best] and scores[h] > scores[best]
+        if more or best < 0 or roots[h] > roots[best]:
             best = h
     return best
 

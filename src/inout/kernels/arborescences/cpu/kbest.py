@@ -76,9 +76,9 @@ def constrain(graph, potentials, n, heads, word, forbidden, link, chosen):
         graph.scores[word + 1, h] = -np.inf
         for a in range(potentials.shape[2]):
             score = potentials[h, word, a]
-            if h != word + 1 and score > graph.scores[word + 1, h]:
-                if not is_forbidden(forbidden, link, h, a):
-                    graph.scores[word + 1, h], chosen[h] = score, a
+            better = h != word + 1 and score > graph.scores[word + 1, h]
+            if better and not is_forbidden(forbidden, link, h, a):
+                graph.scores[word + 1, h], chosen[h] = score, a
 
 
 @inner
@@ -91,6 +91,13 @@ def total(potentials, n, heads, labels):
 
 
 @inner
+def precedes(candidates, a, b):
+    """Whether candidate a comes before candidate b: the higher score, then the earlier one."""
+    scores, orders = candidates.scores, candidates.orders
+    return scores[a] > scores[b] or (scores[a] == scores[b] and orders[a] < orders[b])
+
+
+@inner
 def room_for(candidates, limit, score):
     """A place for a candidate among the best `limit`: a free one, or that of the worst; else -1."""
     live, free, worst = 0, -1, -1
@@ -99,11 +106,8 @@ def room_for(candidates, limit, score):
             free = m
             continue
         live += 1
-        if worst < 0 or candidates.scores[m] < candidates.scores[worst]:
+        if worst < 0 or precedes(candidates, worst, m):
             worst = m
-        elif candidates.scores[m] == candidates.scores[worst]:
-            if candidates.orders[m] > candidates.orders[worst]:
-                worst = m
     if live < limit:
         return free
     return worst if score > candidates.scores[worst] else -1
@@ -114,13 +118,9 @@ def first_of(candidates):
     """The best candidate, -1 if there is none."""
     best = -1
     for m in range(candidates.scores.shape[0]):
-        if candidates.scores[m] == -np.inf:
-            continue
-        if best < 0 or candidates.scores[m] > candidates.scores[best]:
+        alive = candidates.scores[m] > -np.inf
+        if alive and (best < 0 or precedes(candidates, m, best)):
             best = m
-        elif candidates.scores[m] == candidates.scores[best]:
-            if candidates.orders[m] < candidates.orders[best]:
-                best = m
     return best
 
 

@@ -34,7 +34,7 @@ class CpuArborescences:
         if len(self.odd):
             self.log_z[self.odd] = self._twin(self.tensor[self.odd])
 
-    def _run(self, kernel: elimination.Kernel, work: int, *arrays: Array) -> None:
+    def _run(self, kernel: elimination.Kernel, work: int, *arrays: Array | Factors) -> None:
         over_batch(
             lambda lo, hi: kernel(self.scores, self.lengths, self.single, lo, hi, *arrays),
             self.size,
