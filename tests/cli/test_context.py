@@ -94,6 +94,9 @@ def test_likelihoods_and_dev_scores_are_those_of_the_model(run, folder):
         ("--memory", "7"),
         ("--method", "lbfgs", "--l2", "0.1"),
         ("--seed", "7", "--step", "0.1", "--delta", "0.01"),
+        ("--threads", "2", "--truncate", "0.05"),
+        ("--ordering", "right-to-left"),
+        ("--ordering", "middle-out", "--beam"),
     ],
     ids=" ".join,
 )
@@ -107,7 +110,31 @@ def test_other_kinds_of_models(run, folder, options):
     memory = {"--memory": {"none": None, "7": 7}.get(options[1]) if len(options) > 1 else None}
     wanted = memory["--memory"] if "--memory" in options else None if settings.beam else 2
     assert settings.memory == wanted
+    assert settings.ordering == (options[1] if "--ordering" in options else "left-to-right")
     assert run("context", "tag", "new.ctx", "test.tsv").code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--threads", "0"), "--threads must be"),
+        (("--threads", "2", "--method", "lbfgs"), "--threads needs --method adagrad"),
+        (("--truncate", "0.1", "--method", "lbfgs"), "--truncate needs --method adagrad"),
+        (("--truncate", "-1"), "--truncate must be a finite number"),
+        (("--ordering", "upwards"), "--ordering must be left-to-right"),
+    ],
+)
+def test_options_that_do_not_fit(run, folder, options, message):
+    told = run("context", "train", "train.tsv", "-o", "new.ctx", *options)
+    assert told.code == 2
+    assert message in told.err
+
+
+def test_orderings_are_those_of_the_library():
+    from inout.cli.commands.context import ORDERINGS
+    from inout.contexts import orderings
+
+    assert orderings.ORDERINGS == ORDERINGS
 
 
 def test_labels_have_their_probabilities(run, folder):
