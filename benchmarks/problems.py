@@ -8,7 +8,15 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from inout import HMM, PCFG, LinearChain, SemiMarkov, SpanTree, StructuredDistribution
+from inout import (
+    HMM,
+    PCFG,
+    DependencyTree,
+    LinearChain,
+    SemiMarkov,
+    SpanTree,
+    StructuredDistribution,
+)
 
 Gradient = dict[str, Tensor]
 
@@ -162,3 +170,11 @@ def span_tree(b: int, n: int, s: int) -> Problem:
     """Binary trees over n positions with s labels."""
     potentials = {"log_potentials": _randn(torch.Generator().manual_seed(0), b, n, n, s)}
     return Problem(f"span trees {b}x{n}, {s} labels", SpanTree, potentials, tuple(potentials))
+
+
+def dependency_tree(b: int, n: int) -> Problem:
+    """Projective dependency trees over n words with one root word."""
+    generator = torch.Generator().manual_seed(0)
+    potentials = {"arcs": _randn(generator, b, n, n), "root": _randn(generator, b, n)}
+    name = f"projective dependency trees {b}x{n}"
+    return Problem(name, DependencyTree, potentials, tuple(potentials))

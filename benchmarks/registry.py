@@ -68,6 +68,11 @@ WORKLOADS = {
             "second derivatives, objectives made of them, moments by their order, on two cores",
             "moments",
         ),
+        Workload(
+            "dependencies",
+            "projective dependency trees beside torch-struct on two cores",
+            "dependencies",
+        ),
         Workload("pcfg", "trees of a grammar beside torch-struct on two cores", "pcfg"),
         Workload(
             "parser",
