@@ -87,3 +87,10 @@ def at_least(name: str, value: int, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ArgumentError(name, f"must be an integer of at least {least}. Got {value!r}")
     return int(value)
+
+
+def checked_memory(memory: Any) -> Any:
+    """A number of bytes, "sqrt" or None; anything else raises."""
+    if memory in (None, "sqrt") or (type(memory) is int and memory > 0):
+        return memory
+    raise ArgumentError("memory", f'must be "sqrt" or a number of bytes. Got {memory!r}')

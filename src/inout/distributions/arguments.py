@@ -129,10 +129,3 @@ def _largest(potential: Tensor) -> float:
     if values.is_cpu and values.numel() < _FEW and values.dtype in (torch.float32, torch.float64):
         return float(values.numpy().max())
     return float(values.amax())
-
-
-def checked_memory(memory: Any) -> Any:
-    """A number of bytes, "sqrt" or None; anything else raises."""
-    if memory in (None, "sqrt") or (type(memory) is int and memory > 0):
-        return memory
-    raise ArgumentError("memory", f'must be "sqrt" or a number of bytes. Got {memory!r}')

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Inexact, Int
 from torch import Tensor
 
-from inout._core.checks import expect, expect_shape
+from inout._core.checks import checked_memory, expect, expect_shape
 from inout._core.errors import ArgumentError
 from inout.distributions import arguments
 from inout.distributions.base import Potentials
@@ -80,7 +80,7 @@ class LinearChain(LabelSequence):
         shapes = f"must be {[s, s]} or {[*batch_shape, steps, s, s]} for these emissions"
         expect(good, "transitions", shapes, list(transitions.shape))
         self.tier = choose_tier(emissions.device, tier)
-        self.memory = arguments.checked_memory(memory)
+        self.memory = checked_memory(memory)
         self.lengths = arguments.checked_lengths(lengths, batch_shape, n, emissions.device)
         if not self.stationary:  # one block may be given for all positions of an element
             transitions = transitions.expand(*transitions.shape[:-3], steps, s, s)

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Inexact, Int
 from torch import Tensor
 
-from inout._core.checks import expect
+from inout._core.checks import checked_memory, expect
 from inout._core.errors import ArgumentError
 from inout.distributions import arguments
 from inout.distributions.base import Potentials
@@ -81,7 +81,7 @@ class PCFG(BinaryTreeDistribution):
             shapes += f" for {nt} nonterminals and {pt} preterminals"
             expect(good, name, shapes, list(given.shape))
         self._set_shape(batch_shape, (n, n), lengths, tier, preterminals.device)
-        self.memory = arguments.checked_memory(memory)
+        self.memory = checked_memory(memory)
         arguments.refuse_bad_values("root", root)
         arguments.refuse_bad_values("rules", rules)
         arguments.refuse_bad_values("preterminals", preterminals, self._real[..., None])

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Inexact, Int
 from torch import Tensor
 
-from inout._core.checks import expect
+from inout._core.checks import checked_memory, expect
 from inout._core.errors import ArgumentError
 from inout.distributions import arguments
 from inout.distributions.base import Potentials, StructuredDistribution
@@ -77,7 +77,7 @@ class SemiMarkov(StructuredDistribution):
         some = w > 0 and s > 0
         expect(some, "log_potentials", "must have at least one width and one label", list(shape))
         self.tier = choose_tier(log_potentials.device, tier)
-        self.memory = arguments.checked_memory(memory)
+        self.memory = checked_memory(memory)
         self.lengths = arguments.checked_lengths(lengths, batch_shape, n, log_potentials.device)
         self.potentials = arguments.of_one_dtype({"log_potentials": log_potentials})
         super().__init__(batch_shape, torch.Size([n]), validate_args=False)

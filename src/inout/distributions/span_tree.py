@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Inexact, Int
 from torch import Tensor
 
-from inout._core.checks import expect
+from inout._core.checks import checked_memory, expect
 from inout.distributions import arguments
 from inout.distributions.base import Potentials
 from inout.distributions.charts import Group, chart_forest
@@ -65,7 +65,7 @@ class SpanTree(BinaryTreeDistribution):
         wanted = "must be [*b n n s] with at least one label"
         expect(good, "log_potentials", wanted, list(shape))
         self._set_shape(shape[:-3], shape[-3:-1], lengths, tier, log_potentials.device)
-        self.memory = arguments.checked_memory(memory)
+        self.memory = checked_memory(memory)
         arguments.refuse_bad_values("log_potentials", log_potentials, self._spans[..., None])
         self.potentials = arguments.of_one_dtype({"log_potentials": log_potentials})
 

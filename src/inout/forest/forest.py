@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Inexact, Int
 from torch import Tensor
 
-from inout._core.checks import as_log_weights, at_least
+from inout._core.checks import as_log_weights, at_least, checked_memory
 from inout._core.errors import ArgumentError, ForestError
 from inout.forest import assembly, decoding, expectations, export, generating
 from inout.forest.decoding import LocalForest
@@ -21,6 +21,7 @@ from inout.kernels.forest import op
 from inout.kernels.forest.arrays import ForestArrays
 from inout.kernels.forest.outer import outside_log_values
 from inout.kernels.forest.reference import reference_inside
+from inout.kernels.recomputing import Memory
 from inout.kernels.tiers import Tier
 from inout.semirings import Counting, CountOverflowError, Log, Semiring
 from inout.series import Histogram, Method, Moments, as_lists, histogram, moments
@@ -57,6 +58,7 @@ class Forest:
     single_goal: bool = True
     goal_of_item: Int[Tensor, " v"] | None = None  # where goals share no items (a batch)
     tier: Tier | None = None
+    memory: Memory = None
     _constants: Float[Tensor, " a"] | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -126,6 +128,17 @@ class Forest:
             raise ArgumentError("tier", f'must be "cpu", "gpu", "reference" or None. Got {tier!r}')
         return replace(self, tier=tier)
 
+    def with_memory(self, memory: Memory) -> Forest:
+        """The same forest, whose log Z and expected counts take less memory, on the CPU.
+
+        By default they take 8 bytes an edge and 16 an item besides weights and gradients. "sqrt"
+        cuts the items into blocks, as many as the root of the number of levels, keeps the values
+        that later blocks use, and makes the others again on the way back; a number of bytes does
+        so if needed, with enough blocks. Besides, the cut takes 4 bytes an item. Forests of
+        sequences keep O(√n) values; in a chart almost every item is used much later.
+        """
+        return replace(self, memory=checked_memory(memory))
+
     def _check_relation(self, name: str) -> None:
         if name not in self.relations:
             known = ", ".join(self.relations)
@@ -137,7 +150,8 @@ class Forest:
         Differentiable twice (and more) with respect to every relation's log-weights; its
         gradient is the expected counts. O(e) time and memory.
         """
-        values = op.log_values(self.arrays, self.item_weights, self.goal_items, self.tier)
+        how = self.tier, self.memory
+        values = op.log_values(self.arrays, self.item_weights, self.goal_items, *how)
         return values[0] if self.single_goal else values
 
     def inside(self, relation: str | None = None) -> Float[Tensor, " n"]:
@@ -196,7 +210,7 @@ class Forest:
         goals = self.goal_items if goals is None else goals
         weights = self.item_weights
         ones = torch.ones(len(goals), dtype=weights.dtype, device=weights.device)
-        return op.item_counts(self.arrays, weights, goals, ones, self.tier)
+        return op.item_counts(self.arrays, weights, goals, ones, self.tier, self.memory)
 
     def marginals(self) -> Marginals:
         """A mapping from every item's label to its expected count, axioms included."""

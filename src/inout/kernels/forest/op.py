@@ -7,16 +7,22 @@ GPU, level by level (`by_level.py`). Third and higher derivatives fall back on t
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isqrt
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from inout._core.errors import ArgumentError
 from inout.kernels.autograd import differentiable_gradients, differentiable_log_partition
 from inout.kernels.forest import by_level
 from inout.kernels.forest.arrays import ForestArrays
-from inout.kernels.forest.cpu import scaled
+from inout.kernels.forest.cpu import recomputed, scaled
+from inout.kernels.forest.cpu.recomputed import Blocks
 from inout.kernels.forest.reference import reference_log_inside
+from inout.kernels.recomputing import Memory, refuse_less
 from inout.kernels.tiers import Tier, choose_tier
 
 
@@ -85,8 +91,62 @@ class _LevelPasses(_Passes):
         return by_level.edge_probabilities(self.arrays, self.values)
 
 
-def _passes(arrays: ForestArrays, weights: Tensor, roots: Tensor, tier: Tier) -> _Passes:
-    return (_Passes if tier == "cpu" else _LevelPasses)(arrays, weights, roots)
+class _BlockPasses(_Passes):
+    """The same block by block; only what crosses the bounds of blocks is kept."""
+
+    def __init__(self, blocks: Blocks, *given: Any) -> None:
+        self.blocks = blocks
+        super().__init__(*given)
+
+    def prepare(self) -> None:
+        weights, roots = self.weights.numpy(), self.roots.numpy()
+        logs, *self.kept = recomputed.inside(self.arrays, self.blocks, weights, roots)
+        self.logs = torch.from_numpy(logs)
+
+    @property
+    def log_z(self) -> Tensor:
+        return self.logs
+
+    def counts(self, seeds: Tensor) -> Tensor:
+        weights, kept = self.weights.numpy(), (self.kept[0], self.kept[1])
+        counts = recomputed.outside(self.arrays, self.blocks, weights, kept, seeds.numpy())
+        return torch.from_numpy(counts)
+
+    def dots(self, seeds: Tensor, direction: Tensor) -> tuple[Tensor, Tensor]:
+        """Second derivatives keep everything."""
+        return _Passes(self.arrays, self.weights, self.roots).dots(seeds, direction)
+
+
+_BLOCKS: WeakKeyDictionary[ForestArrays, dict[Memory, Blocks]] = WeakKeyDictionary()
+
+
+def _blocks(arrays: ForestArrays, memory: Memory) -> Blocks | None:
+    """The blocks that `memory` calls for; None if the usual passes fit in it."""
+    usual = 16 * arrays.num_items + 8 * arrays.num_edges
+    if memory is None or (isinstance(memory, int) and usual <= memory):
+        return None
+    found = _BLOCKS.setdefault(arrays, {})
+    if memory not in found:
+        levels = len(arrays.level_offsets) - 1
+        count, most = (2, memory) if isinstance(memory, int) else (isqrt(levels) + 1, None)
+        blocks, least = recomputed.cut(arrays, count, most)
+        if blocks is None:
+            refuse_less(memory, least)
+        else:
+            found[memory] = blocks
+    return found[memory]
+
+
+def _passes(
+    arrays: ForestArrays, weights: Tensor, roots: Tensor, tier: Tier, memory: Memory = None
+) -> _Passes:
+    if tier != "cpu":
+        if memory is not None:
+            raise ArgumentError("memory", "can be limited on the CPU only")
+        return _LevelPasses(arrays, weights, roots)
+    blocks = _blocks(arrays, memory)
+    given = arrays, weights, roots
+    return _Passes(*given) if blocks is None else _BlockPasses(blocks, *given)
 
 
 def _twin(arrays: ForestArrays, roots: Tensor) -> Callable[[Tensor], Tensor]:
@@ -98,16 +158,18 @@ def log_values(
     weights: Float[Tensor, " v"],
     roots: Int[Tensor, " r"],
     tier: Tier | None = None,
+    memory: Memory = None,
 ) -> Float[Tensor, " r"]:
     """Log values of the root items, given the log-weights of all items.
 
     Time and memory O(e); the gradient costs about twice the value, a Hessian-vector product
-    about four times. Computed in float64 and returned in the dtype of `weights`.
+    about four times. Computed in float64 and returned in the dtype of `weights`. `memory`: see
+    `Forest.with_memory`.
     """
     tier = tier or choose_tier(weights.device)
     if tier == "reference":
         return reference_log_inside(arrays, weights)[roots]
-    passes = _passes(arrays, weights, roots, tier)
+    passes = _passes(arrays, weights, roots, tier, memory)
     return differentiable_log_partition(passes, _twin(arrays, roots), weights)
 
 
@@ -117,6 +179,7 @@ def item_counts(
     roots: Int[Tensor, " r"],
     gradient: Float[Tensor, " r"],
     tier: Tier | None = None,
+    memory: Memory = None,
 ) -> Float[Tensor, " v"]:
     """Expected counts of all items: the gradient of gradient . log_values in the log-weights."""
     counts: Tensor
@@ -131,7 +194,7 @@ def item_counts(
                 total, weights, gradient, create_graph=higher, materialize_grads=True
             )
         return counts
-    passes = _passes(arrays, weights, roots, tier)
+    passes = _passes(arrays, weights, roots, tier, memory)
     (counts,) = differentiable_gradients(passes, _twin(arrays, roots), gradient, weights)
     return counts
 

@@ -75,11 +75,11 @@ def scaled_exp(w):
 
 
 @inner(error_model="numpy")
-def product(first, last, tails, mantissas, exponents, scaled):
+def product(first, last, tails, places, mantissas, exponents, scaled):
     """The product of the values of tails[first:last]; `scaled`: whether any exponent is not 0."""
     m, x = 1.0, 0.0
     for t in range(first, last):
-        i = tails[t]
+        i = tails[t] if places is None else places[tails[t]]
         m *= mantissas[i]
         if scaled:
             x += exponents[i]
@@ -108,21 +108,35 @@ def inside(forest, weights):
 
     `weights` [v] are the items' own log-weights. Shares are 0 below a head of value 0.
     """
-    num_axioms, edge_offsets, tail_offsets, tails = forest
-    num_items = edge_offsets.shape[0] - 1
+    num_axioms, num_items = forest.num_axioms, forest.edge_offsets.shape[0] - 1
     mantissas, exponents = np.empty(num_items), np.empty(num_items)
-    shares = np.empty(tail_offsets.shape[0] - 1)
+    shares = np.empty(forest.tail_offsets.shape[0] - 1)
     # As long as no exponent is needed none is read, which halves the memory to go through.
     scaled = np.bool_(False)  # a plain False would be compiled as a type of its own
     for i in range(num_axioms):
         mantissas[i], exponents[i] = scaled_exp(weights[i])
         scaled = scaled or exponents[i] != 0.0
-    for h in range(num_axioms, num_items):
+    derive(forest, weights, num_axioms, num_items, None, 0, scaled, mantissas, exponents, shares)
+    return mantissas, exponents, shares
+
+
+@inner(error_model="numpy")
+def derive(
+    forest, weights, start, end, places, first_edge, scaled, mantissas, exponents, shares
+):  # fmt: skip
+    """Fills the values of the items start..end-1 and the shares of their edges.
+
+    Item h has its value in place h, or places[h] if they are given, edge e its share in place
+    e - first_edge, unless shares are None. Returns whether any exponent is not 0 now.
+    """
+    _, edge_offsets, tail_offsets, tails = forest
+    for h in range(start, end):
         total, scale, mixed = 0.0, 0.0, False
         for e in range(edge_offsets[h], edge_offsets[h + 1]):
             first, last = tail_offsets[e], tail_offsets[e + 1]
-            m, x = product(first, last, tails, mantissas, exponents, scaled)
-            shares[e] = m
+            m, x = product(first, last, tails, places, mantissas, exponents, scaled)
+            if shares is not None:
+                shares[e - first_edge] = m
             if x == scale:
                 total += m
             elif total == 0.0:
@@ -130,21 +144,23 @@ def inside(forest, weights):
             elif m != 0.0:
                 total, scale = add_scaled(total, scale, m, x)
                 mixed = True
-        if mixed:
+        if shares is not None and mixed:
             for e in range(edge_offsets[h], edge_offsets[h + 1]):
                 first, last = tail_offsets[e], tail_offsets[e + 1]
-                m, x = product(first, last, tails, mantissas, exponents, scaled)
-                shares[e] = ordinary(m, x - scale)
+                m, x = product(first, last, tails, places, mantissas, exponents, scaled)
+                shares[e - first_edge] = ordinary(m, x - scale)
         m, x = normalise(total, scale)
         if weights[h] != 0.0 and total != 0.0:
             n, y = scaled_exp(weights[h])
             m, x = normalise(m * n, x + y)
-        mantissas[h], exponents[h] = m, x
+        place = h if places is None else places[h]
+        mantissas[place], exponents[place] = m, x
         scaled = scaled or x != 0.0
-        factor = 1.0 / total if m != 0.0 else 0.0
-        for e in range(edge_offsets[h], edge_offsets[h + 1]):
-            shares[e] *= factor
-    return mantissas, exponents, shares
+        if shares is not None:
+            factor = 1.0 / total if m != 0.0 else 0.0
+            for e in range(edge_offsets[h], edge_offsets[h + 1]):
+                shares[e - first_edge] *= factor
+    return scaled
 
 
 @compiled(error_model="numpy")
@@ -160,20 +176,26 @@ def log_values(mantissas, exponents):
 @compiled(error_model="numpy")
 def outside(forest, mantissas, shares, seeds):
     """Expected counts [v]: the gradient of sum(seeds * log value) in all items' log-weights."""
-    num_axioms, edge_offsets, tail_offsets, tails = forest
-    num_items = edge_offsets.shape[0] - 1
+    num_axioms, num_items = forest.num_axioms, forest.edge_offsets.shape[0] - 1
     counts = np.empty(num_items)
     for i in range(num_items):
         counts[i] = seeds[i] if mantissas[i] != 0.0 else 0.0
-    for h in range(num_items - 1, num_axioms - 1, -1):
+    spread(forest, num_axioms, num_items, 0, shares, counts)
+    return counts
+
+
+@inner(error_model="numpy")
+def spread(forest, start, end, first_edge, shares, counts):
+    """Adds the counts of the items start..end-1 to their tails; shares as `derive` has them."""
+    _, edge_offsets, tail_offsets, tails = forest
+    for h in range(end - 1, start - 1, -1):
         count = counts[h]
         if count == 0.0:
             continue
         for e in range(edge_offsets[h], edge_offsets[h + 1]):
-            hit = count * shares[e]
+            hit = count * shares[e - first_edge]
             for t in range(tail_offsets[e], tail_offsets[e + 1]):
                 counts[tails[t]] += hit
-    return counts
 
 
 @compiled(error_model="numpy")
