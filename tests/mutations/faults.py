@@ -12,6 +12,7 @@ from tests.mutations.fault import Fault
 _CHAIN = "tests/contract/test_linear_chain.py"
 _SEGMENTS = "tests/contract/test_semi_markov.py"
 _SPANS = "tests/contract/test_span_tree.py"
+_DEPENDENCIES = "tests/contract/test_dependency_tree.py"
 _PCFG = "tests/contract/test_pcfg.py"
 _FOREST = "tests/oracle/test_forest.py"
 
@@ -79,6 +80,30 @@ KERNELS = (
         text="out[b, k + 1, j] += share",
         instead="out[b, i, k] += 0",
         tests=(_SPANS, "-k", "enumeration or marginals"),
+    ),
+    Fault(
+        "dependencies-several-roots",
+        file="kernels/dependencies/cpu/chart.py",
+        function="fill",
+        text="count = 1 if i == 0 and scores.single_root else j - i",
+        instead="count = j - i",
+        tests=(_DEPENDENCIES, "-k", "TestLabelled and number_of_events"),
+    ),
+    Fault(
+        "dependencies-underflow-unnoticed",
+        file="kernels/dependencies/cpu/chart.py",
+        function="fits",
+        text="math.log(total) > DEPENDENCY_LEAST + length",
+        instead="total > 0",
+        tests=("tests/oracle/test_dependencies.py", "-k", "range"),
+    ),
+    Fault(
+        "dependencies-sibling-without-marginal",
+        file="kernels/dependencies/cpu/marginals.py",
+        function="divide_chain",
+        text="of_gap[k] += share",
+        instead="of_gap[k] += 0",
+        tests=(_DEPENDENCIES, "-k", "Siblings and enumeration"),
     ),
     Fault(
         "pcfg-children-swapped",

@@ -157,6 +157,8 @@ def _distribution(family: str, dtype: torch.dtype) -> StructuredDistribution:
         return distributions.SemiMarkov(zeros(2, 4, 2, 3, 3))
     if family == "spans":
         return distributions.SpanTree(zeros(2, 4, 4, 2))
+    if family == "dependencies":
+        return distributions.DependencyTree(zeros(2, 4, 4), zeros(2, 4))
     return distributions.PCFG(zeros(2, 2), zeros(2, 2, 5, 5), zeros(2, 4, 3))
 
 
@@ -234,6 +236,7 @@ FAMILIES: dict[str, tuple[Problem, ...]] = {
     "segments": _dense("segments"),
     "forest": (_solve, _derivations, _forest_samples, _forest_moments),
     "spans": _dense("spans"),
+    "dependencies": _dense("dependencies"),
 }
 
 # What commands need, each with a kernel that tells whether it is already compiled, the

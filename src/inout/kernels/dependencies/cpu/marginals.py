@@ -154,21 +154,18 @@ def write(numbers, scores, scale, out):
 
 
 @compiled
-def log_partitions(scores, siblings, lengths, single_root, lo, hi, log_z):
-    """Fills log_z [b]."""
-    chart = new_chart(scores.shape[2])
-    for b in range(lo, hi):
-        log_z[b], _ = inside(scores_of(scores, siblings, lengths, single_root, b), chart)
-
-
-@compiled
 def marginals(scores, siblings, lengths, single_root, lo, hi, log_z, out, of_siblings):
-    """Fills log_z [b], the probabilities of arcs [b n+1 n] and those of siblings [b n n n]."""
+    """Fills log_z [b] and, unless out is empty, the probabilities of arcs and of siblings.
+
+    These are in the shapes of the scores.
+    """
     n = scores.shape[2]
     chart, chances, shares = new_chart(n), new_numbers(n), np.empty(n + 1)
     for b in range(lo, hi):
         own = scores_of(scores, siblings, lengths, single_root, b)
         log_z[b], kind = inside(own, chart)
+        if out.size == 0:
+            continue
         pairs = scores_of(scores, of_siblings, lengths, single_root, b).siblings
         pairs[:] = 0.0
         if log_z[b] == -np.inf:

@@ -60,19 +60,12 @@ class CpuDependencyPasses(Sentences):
     ) -> None:
         super().__init__(scores, siblings, lengths, single_root)
         log_z = np.empty(self.size)
-        if wanted:
-            self.found = self.tables()
-            over_batch(
-                lambda lo, hi: marginals.marginals(*self.given, lo, hi, log_z, *self.found),
-                self.size,
-                3 * self.work,
-            )
-        else:
-            over_batch(
-                lambda lo, hi: marginals.log_partitions(*self.given, lo, hi, log_z),
-                self.size,
-                self.work,
-            )
+        self.found = self.tables() if wanted else (self.scores[:0], self.siblings[:0])
+        over_batch(
+            lambda lo, hi: marginals.marginals(*self.given, lo, hi, log_z, *self.found),
+            self.size,
+            3 * self.work if wanted else self.work,
+        )
         self.log_z = torch.from_numpy(log_z)
 
     def gradients(self, weights: Tensor) -> tuple[Tensor, ...]:
