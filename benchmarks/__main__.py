@@ -22,7 +22,7 @@ def main() -> int:
     run.add_argument("--quick", action="store_true", help="less of everything; nothing is saved")
     run.add_argument("--save", action="store_true", help="save the results of a quick run too")
     run.add_argument("--seed", type=int, default=0, help="of experiments that draw numbers")
-    about = "keep the trainings that ended when a run of the same commit was cut off"
+    about = "keep the trainings that ended when a run of the same code was cut off"
     run.add_argument("--resume", action="store_true", help=about)
     given = parser.parse_args()
     if given.command == "list":

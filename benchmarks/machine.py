@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ def describe_machine(single_thread: bool) -> dict[str, Any]:
     """The machine and the state of the repository, in words and without paths."""
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "commit": commit(),
+        "commit": _commit(),
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
         "threads used": 1 if single_thread else "all cores",
@@ -46,10 +45,7 @@ def is_busy() -> bool:
     return load() > BUSY
 
 
-@cache
-def commit() -> str:
-    """The commit in short, and whether files differ from it."""
-
+def _commit() -> str:
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(ROOT), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

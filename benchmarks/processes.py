@@ -9,14 +9,16 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from benchmarks.machine import commit
 from benchmarks.registry import THREAD_VARIABLES
 from benchmarks.report import say
 
-KEPT = Path(__file__).parents[1] / "build" / "trainings"  # not in git
+ROOT = Path(__file__).parents[1]
+# Not in git. Another folder lets trainings come back from a machine that is given back.
+KEPT = Path(os.environ.get("INOUT_TRAININGS", ROOT / "build" / "trainings"))
 
 P = TypeVar("P")  # what to train: a frozen dataclass of numbers and strings
 R = TypeVar("R")  # what came out: a dataclass of what JSON can hold
@@ -26,8 +28,8 @@ R = TypeVar("R")  # what came out: a dataclass of what JSON can hold
 class Trainings(Generic[P, R]):
     """How to train, and where what came out is kept.
 
-    With `resume`, a training that ended in an earlier run on the same commit is not done again:
-    a run that was cut off goes on where it stopped.
+    With `resume`, a training that ended in an earlier run of the same code is not done again: a run
+    that was cut off goes on where it stopped.
     """
 
     workload: str
@@ -64,7 +66,7 @@ class Trainings(Generic[P, R]):
         return {plan: done[plan] for plan in plans}
 
     def _key(self, plan: P) -> str:
-        text = json.dumps([commit(), asdict(plan)])  # type: ignore[call-overload]
+        text = json.dumps([code(self.train.__module__), asdict(plan)])  # type: ignore[call-overload]
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
     def _read(self, files: Mapping[P, Path]) -> dict[P, R]:
@@ -73,6 +75,14 @@ class Trainings(Generic[P, R]):
             plan: self.result(**json.loads(path.read_text(encoding="utf-8"))["run"])
             for plan, path in found.items()
         }
+
+
+@cache
+def code(module: str) -> str:
+    """A hash of the library and of the module that trains: the same on another machine."""
+    files = sorted((ROOT / "src" / "inout").rglob("*.py"))
+    files.append(ROOT / f"{module.replace('.', '/')}.py")
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
 def _one_thread() -> None:

@@ -36,7 +36,7 @@ def train(plan: Plan) -> Run:
 @pytest.fixture
 def plans(monkeypatch, tmp_path):
     monkeypatch.setattr(processes, "KEPT", tmp_path / "kept")
-    monkeypatch.setattr(processes, "commit", lambda: "a commit")
+    monkeypatch.setattr(processes, "code", lambda module: f"a hash of {module}")
     (tmp_path / "marks").mkdir()
     return lambda *numbers: [Plan(number, str(tmp_path / "marks")) for number in numbers]
 
@@ -53,6 +53,10 @@ def test_each_training_has_a_process_and_one_thread(plans, capsys):
     assert "(2 of 2 trainings)" in capsys.readouterr().err
 
 
+def test_the_code_that_trains_is_hashed():
+    assert processes.code(__name__) != processes.code("benchmarks.contexts_ocr.runs")
+
+
 def test_a_run_that_was_cut_off_goes_on(plans, tmp_path, monkeypatch):
     trainings()(plans(2, 3))
     with pytest.raises(ValueError, match="a fault"):
@@ -62,8 +66,8 @@ def test_a_run_that_was_cut_off_goes_on(plans, tmp_path, monkeypatch):
     assert [run.square for run in done.values()] == [4, 9, 16]
     new = {path.name.split()[0] for path in set((tmp_path / "marks").iterdir()) - before}
     assert new == {"4"}
-    # Not what another commit left, nor without being told.
-    monkeypatch.setattr(processes, "commit", lambda: "another")
+    # Not what other code left, nor without being told.
+    monkeypatch.setattr(processes, "code", lambda module: "another")
     trainings(resume=True)(plans(2))
     trainings()(plans(2))
     assert len(list((tmp_path / "marks").glob("2 *"))) == 3
