@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nltk.tree import Tree
 
+from inout.latent.spectral.bound import ErrorBound
 from inout.latent.spectral.estimation import fit_spectral
 from inout.latent.spectral.features import DEFAULT
 from inout.latent.spectral.options import Shrinkage
@@ -63,6 +64,26 @@ def test_consistency(options):
             errors[:, k] += np.abs(wrong).sum(), np.abs(contains @ wrong).sum()
     slopes = np.polyfit(np.log(COUNTS), np.log(errors.T), 1)[0]
     assert slopes == pytest.approx([-0.5, -0.5], abs=0.15)
+
+
+def test_theorem_3():
+    """p̂/p is within the bound of theorem 3, which falls at the rate of the error, 1/√M."""
+    trees = SkeletalTrees.of([Tree.fromstring(f"(S (A {x}) (A {y}))") for x in "xy" for y in "xy"])
+    truth = np.array([0.4, 0.15, 0.15, 0.3])
+    bound = ErrorBound.of(fit_spectral(trees, 2, "paper", weights=truth))
+    random = np.random.default_rng(0)
+    counts = [10**6, 10**10, 10**15]
+    errors = np.zeros(len(counts))
+    for k, count in enumerate(counts):
+        for _ in range(10):
+            drawn = random.multinomial(count, truth).astype(float)
+            model = fit_spectral(trees, 2, "paper", weights=drawn).model
+            errors[k] = max(errors[k], np.abs(model.tree_probabilities(trees) / truth - 1).max())
+    bounds = np.array([bound.error(count, nodes=3) for count in counts])
+    assert (errors < bounds).all()
+    assert np.polyfit(np.log(counts), np.log(errors), 1)[0] == pytest.approx(-0.5, abs=0.1)
+    small = [bound.error(count, nodes=3) for count in (1e24, 1e26)]
+    assert small[0] / small[1] == pytest.approx(10, rel=1e-3)
 
 
 @given(

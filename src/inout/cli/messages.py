@@ -13,6 +13,7 @@ OPTIONS = {
     "checkpoint": "--checkpoint",
     "format": "--to",
     "groups": "--group",
+    "latent": "--latent",
     "max_edges": "--max-edges",
     "max_iterations": "--iterations",
     "max_rounds": "--max-rounds",

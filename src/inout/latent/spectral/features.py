@@ -10,7 +10,7 @@ proofs need it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,9 @@ FeatureFunction = Callable[[SkeletalTrees], Numbers]
 
 @dataclass(frozen=True)
 class Features:
-    """Named inside and outside feature functions.
+    """Named inside and outside feature functions, and how large their features are (default 1).
+
+    The size matters where there are fewer latent values than directions: the largest are kept.
 
     >>> few = Features({"rule": rule}, {"parent": parent_rule})
     >>> list(few.with_inside(length=span_length).inside)
@@ -34,21 +36,23 @@ class Features:
 
     inside: Mapping[str, FeatureFunction]
     outside: Mapping[str, FeatureFunction]
+    sizes: Mapping[str, float] = field(default_factory=dict)
 
     def with_inside(self, **functions: FeatureFunction) -> Features:
-        return Features({**self.inside, **functions}, self.outside)
+        return replace(self, inside={**self.inside, **functions})
 
     def with_outside(self, **functions: FeatureFunction) -> Features:
-        return Features(self.inside, {**self.outside, **functions})
+        return replace(self, outside={**self.outside, **functions})
 
     def without(self, *names: str) -> Features:
         """These without the functions of some names."""
         unknown = set(names) - set(self.inside) - set(self.outside)
         if unknown:
             raise ArgumentError("names", f"must be of features. Got {', '.join(sorted(unknown))}")
-        return Features(
-            {name: f for name, f in self.inside.items() if name not in names},
-            {name: f for name, f in self.outside.items() if name not in names},
+        return replace(
+            self,
+            inside={name: f for name, f in self.inside.items() if name not in names},
+            outside={name: f for name, f in self.outside.items() if name not in names},
         )
 
 
@@ -172,6 +176,12 @@ def binned(counts: Numbers) -> Numbers:
     return np.searchsorted(np.array([0, 1, 2, 3, 4, 5, 7, 10, 15, 25, 40]), counts, "right") - 1
 
 
+_OF_WORDS = (
+    *("head_word", "span_length", "first_word", "last_word", "first_tag", "last_tag", "suffix"),
+    *("word_before", "word_after", "tag_before", "tag_after", "width_before", "width_after"),
+    *("governor_word", "governor_tag", "sibling_head"),
+)
+
 DEFAULT = Features(
     inside={
         "rule": rule,
@@ -204,8 +214,13 @@ DEFAULT = Features(
         "governor_tag": governor_tag,
         "sibling_head": sibling_head,
     },
+    sizes=dict.fromkeys(_OF_WORDS, 0.5),
 )
-"""The features of Cohen, Stratos, Collins, Foster & Ungar (2013), section 4.1, and a few more."""
+"""The features of Cohen, Stratos, Collins, Foster & Ungar (2013), section 4.1, and a few more.
+
+Those of words and lengths are half as large as those of rules and labels near the node: with few
+latent values, it is the rules that they should tell apart.
+"""
 
 PAPER = Features(
     inside={"rule": rule},

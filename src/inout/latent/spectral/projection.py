@@ -28,14 +28,20 @@ _POWER_STEPS = 3
 
 
 def feature_matrix(
-    keys: Sequence[Numbers], weights: Vector, *, fewest: float = 0.0, scaling: float | None = None
+    keys: Sequence[Numbers],
+    weights: Vector,
+    sizes: Sequence[float] | None = None,
+    *,
+    fewest: float = 0.0,
+    scaling: float | None = None,
 ) -> Matrix:
     """The feature vectors [n d] of n nodes: a constant, and an indicator for each key of each row.
 
     `keys` has an array [n] for each feature function, -1 where it saw nothing. Features whose
     nodes weigh less than `fewest` together are left out. With `scaling` κ, a feature of weight c
     is not 1 but √(n / (c + κ)), n being the weight of all nodes: what is seen rarely says more
-    (Cohen et al. 2013, section 4.1; without κ, it would have variance 1). O(nodes · functions).
+    (Cohen et al. 2013, section 4.1; without κ, it would have variance 1). All features of a
+    function are multiplied by its `sizes`. O(nodes · functions).
 
     >>> keys = [np.array([4, 4, 7]), np.array([-1, 0, 1])]
     >>> feature_matrix(keys, np.ones(3)).toarray().tolist()
@@ -46,8 +52,9 @@ def feature_matrix(
     count = len(weights)
     rows, columns = [np.arange(count)], [np.zeros(count, np.int64)]
     counts = [np.array([weights.sum()])]
+    factors = [np.ones(1)]
     width = 1
-    for column in keys:
+    for column, size in zip(keys, sizes or [1.0] * len(keys), strict=True):
         fires = np.flatnonzero(column >= 0)
         _, inverse = np.unique(column[fires], return_inverse=True)
         seen = np.bincount(inverse, weights[fires])
@@ -56,11 +63,12 @@ def feature_matrix(
         rows.append(fires[numbers >= 0])
         columns.append(width + numbers[numbers >= 0])
         counts.append(seen[kept])
+        factors.append(np.full(len(counts[-1]), size))
         width += int(kept.sum())
     every = np.concatenate(columns)
-    values = np.ones(width)
+    values = np.concatenate(factors)
     if scaling is not None:
-        values = np.sqrt(weights.sum() / (np.concatenate(counts) + scaling))
+        values *= np.sqrt(weights.sum() / (np.concatenate(counts) + scaling))
     return sparse.csr_array((values[every], (np.concatenate(rows), every)), (count, width))
 
 

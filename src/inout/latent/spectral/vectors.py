@@ -141,9 +141,19 @@ def _of_label(
     ones = np.ones((len(weights), 1))
     if total <= 0 or (supported == 1 and how.centred):
         return _Found(ones, ones, np.zeros(0), 1)
-    options = {"fewest": how.fewest, "scaling": how.scaling}
-    phi = feature_matrix(inside_keys, weights, **options)  # type: ignore[arg-type]
-    psi = feature_matrix(outside_keys, weights, **options)  # type: ignore[arg-type]
+    phi, psi = (
+        feature_matrix(
+            keys,
+            weights,
+            [how.features.sizes.get(name, 1.0) for name in names],
+            fewest=how.fewest,
+            scaling=how.scaling,
+        )
+        for keys, names in (
+            (inside_keys, how.features.inside),
+            (outside_keys, how.features.outside),
+        )
+    )
     shares = weights / total
     moments = CrossMoments(phi, psi, shares, how.centred)
     apart = int(how.centred)  # the constant, which is a direction of its own
