@@ -264,3 +264,42 @@ class TestSiblings(DependencySuite):
 class TestSiblingsOfSeveralRoots(DependencySuite):
     labelled, single_root, siblings = False, False, True
     counts = (0, 1, 3, 12, 55, 273)
+
+
+class TestCrossing(DependencySuite):
+    """Non-projective trees with one root word."""
+
+    labelled, projective, has_forest = False, False, False
+    lengths = ((4, 1, 3), (2, 3, 4))
+    counts = (0, 1, 2, 9, 64, 625)
+
+
+@pytest.mark.exhaustive
+class TestCrossingOfSeveralRoots(TestCrossing):
+    single_root = False
+    counts = (0, 1, 3, 16, 125, 1296)
+
+
+@pytest.mark.exhaustive
+class TestCrossingLabelled(TestCrossing):
+    labelled = True
+
+
+@pytest.mark.parametrize("suite", [TestCrossingOfSeveralRoots(), TestCrossingLabelled()])
+def test_crossing_trees_of_other_kinds(suite):
+    for case in (suite.ragged(130), suite.ragged(131, torch.float32)):
+        suite.check(case)
+    case = suite.ragged(132)
+    d, f = suite.make(case), {"arcs": case.arguments["arcs"] * 2}
+    ways = [d.moments(f, 3, method=method).values for method in ("polynomial", "taylor")]
+    assert_close(ways[0], ways[1], rtol=1e-8, atol=1e-8)
+
+
+def test_a_circle_that_outweighs_all_ways_to_the_root():
+    """Where torch.slogdet has no digit left, marginals are exact."""
+    arcs = torch.full((2, 2), 40.0, dtype=F64).requires_grad_()
+    root = torch.tensor([-40.0, -41.0], dtype=F64, requires_grad=True)
+    d = DependencyTree(arcs, root, projective=False, single_root=False)
+    chances = torch.tensor([0.0, -1.0], dtype=F64).softmax(0)
+    assert_close(d.marginals()["root"], chances, rtol=1e-14, atol=0)
+    assert_close(d.log_partition(), 40 - 40 + torch.tensor([0.0, -1.0], dtype=F64).logsumexp(0))

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Inexact, Int
 from torch import Tensor
 
 from inout._core.checks import expect, expect_shape
-from inout._core.errors import ArgumentError
+from inout._core.errors import ArgumentError, ForestError
 from inout.distributions import arguments
 from inout.distributions.base import Potentials
 from inout.distributions.charts import chart_forest
@@ -15,6 +15,10 @@ from inout.distributions.dependency_forest import all_heads, count_of, edges, us
 from inout.distributions.trees import TreeDistribution, summed_labels, unrelated_zero
 from inout.forest import Forest
 from inout.forest.labels import BlockLabels
+from inout.kernels.arborescences import op as arborescences
+from inout.kernels.arborescences.generating import generating_function as crossing_function
+from inout.kernels.arborescences.reference import reference_log_partition as crossing_reference
+from inout.kernels.arborescences.taylor import log_series
 from inout.kernels.dependencies import op
 from inout.kernels.dependencies.generating import Parts, generating_function
 from inout.kernels.dependencies.reference import real_arcs, real_siblings, reference_log_partition
@@ -36,15 +40,19 @@ class DependencyTree(TreeDistribution):
 
     Events are the heads [*b n] as in CoNLL files: 0 for the root, j for the j-th word, -1 in the
     padding. With labels they are [*b n 2]: the head of each word, and the label of its arc.
-    Projective trees take O(b n² s + b n³) time. Half precision is computed in float32;
-    `tier="reference"` runs plain torch code instead of the compiled kernels.
+    Trees of both kinds take O(b n² s + b n³) time: Eisner's algorithm, and the matrix-tree theorem,
+    by an elimination that subtracts nothing, so that no weights are too far apart. Non-projective
+    trees have every query but `forest`, `inside` and `outside`. Half precision is computed in
+    float32; `tier="reference"` runs plain torch code instead of the compiled kernels.
 
     >>> import torch
     >>> trees = DependencyTree(torch.zeros(3, 3), torch.zeros(3))
     >>> trees.log_partition().exp()  # with one root word and without crossing arcs
     tensor(7.)
     >>> trees.marginals()["root"]
-    tensor([0.2857, 0.4286, 0.2857])
+    tensor([0.4286, 0.1429, 0.4286])
+    >>> DependencyTree(torch.zeros(3, 3), torch.zeros(3), projective=False).log_partition().exp()
+    tensor(9.)
     """
 
     def __init__(
@@ -61,8 +69,6 @@ class DependencyTree(TreeDistribution):
     ) -> None:
         arguments.refuse_non_tensors(arcs=arcs, root=root, siblings=siblings)
         self.projective, self.single_root = bool(projective), bool(single_root)
-        if not projective:
-            raise ArgumentError("projective", "must be True: other trees are to come. Got False")
         self.labelled = _has_labels(arcs, root, labelled)
         own = 3 if self.labelled else 2
         batch_shape, n = arcs.shape[:-own], arcs.shape[-own]
@@ -144,9 +150,14 @@ class DependencyTree(TreeDistribution):
         if self._empty:
             nothing = potentials["arcs"].new_full(self.batch_shape, -torch.inf)
             return nothing + unrelated_zero(potentials)
-        log_z = reference_log_partition if self.tier == "reference" else op.log_partition
         scores, siblings = self._scores(potentials), self._second(potentials)
-        result = log_z(scores, self._flat_lengths, self.single_root, siblings)
+        plain = self.tier == "reference"
+        if self.projective:
+            log_z = reference_log_partition if plain else op.log_partition
+            result = log_z(scores, self._flat_lengths, self.single_root, siblings)
+        else:
+            other = crossing_reference if plain else arborescences.log_partition
+            result = other(scores, self.lengths.reshape(-1), self.single_root)
         result = result.reshape(self.batch_shape).to(dtype)
         return torch.where(self.lengths == 0, -torch.inf, result)
 
@@ -158,16 +169,28 @@ class DependencyTree(TreeDistribution):
             name: values[name].expand(-1, b, *shape) for name, shape in self._part_shapes.items()
         }
         table = self._table(own)
-        return generating_function(
-            lanes,
-            Parts(
-                self._table(self.potentials).reshape(b, n + 1, n, s), self._second(self.potentials)
-            ),
-            self.lengths.reshape(-1),
-            self.single_root,
-            Parts(table if self.labelled else table[..., None], own.get("siblings")),
-            shift,
+        table = table if self.labelled else table[..., None]
+        arcs = self._table(self.potentials).reshape(b, n + 1, n, s)
+        lengths = self.lengths.reshape(-1)
+        if not self.projective:
+            x, centres = crossing_function(lanes, arcs, lengths, self.single_root, table, shift)
+            return torch.where(lengths == 0, 0.0, x), centres
+        parts = Parts(arcs, self._second(self.potentials))
+        own_parts = Parts(table, own.get("siblings"))
+        return generating_function(lanes, parts, lengths, self.single_root, own_parts, shift)
+
+    def _log_series(self, orders: tuple[int, ...], values: Potentials) -> Inexact[Tensor, "l b"]:
+        if self.projective:
+            return super()._log_series(orders, values)
+        b, n, s = self.size
+        own = self._table(
+            {name: values[name].expand(-1, b, *shape) for name, shape in self._part_shapes.items()}
         )
+        arcs = self._table(self.potentials).reshape(b, n + 1, n, s)
+        own = own.reshape(len(orders), b, n + 1, n, s)
+        found = log_series(orders, arcs, self.lengths.reshape(-1), self.single_root, own)
+        # Without words there is no tree, so log 0.
+        return torch.where(self.lengths.reshape(-1) == 0, torch.zeros_like(found).log(), found)
 
     def _read(self, event: Tensor) -> tuple[Int[Tensor, "*sb n"], Int[Tensor, "*sb n"]]:
         """Heads and labels of an event, expanded, with -1 in the padding; without labels, 0."""
@@ -267,12 +290,15 @@ class DependencyTree(TreeDistribution):
         """The tree with the highest sum of these scores."""
         _, n, _ = self.size
         best, labels = table.double().reshape(-1, n + 1, n, table.shape[-1]).max(-1)
-        heads = op.best_heads(best, self._flat_lengths, self.single_root, siblings)
+        if self.projective:
+            heads = op.best_heads(best, self._flat_lengths, self.single_root, siblings)
+        else:
+            heads = arborescences.best_heads(best, self.lengths.reshape(-1), self.single_root)
         return self._events(self._tree(heads, labels))
 
     @property
     def mode(self) -> Int[Tensor, " ..."]:
-        """The most probable tree. O(b n² s + b n³)."""
+        """The most probable tree. O(b n² s + b n³), or O(b n² s) if arcs may cross."""
         if self._empty:
             return self._nothing()
         with torch.no_grad():
@@ -285,15 +311,23 @@ class DependencyTree(TreeDistribution):
         with torch.no_grad():
             gains = self._table(self.marginals("arcs", "root"))
             gains = gains if self.labelled else gains[..., None]
-            chosen = self._best(gains.where(self._real_arcs[..., None], -torch.inf), None)
+            possible = self._masked(self.potentials) > -torch.inf
+            chosen = self._best(gains.where(possible, -torch.inf), None)
             alive = (self.log_partition() > -torch.inf).reshape(
                 *self.batch_shape, *[1] * len(self.event_shape)
             )
             return chosen.where(alive, -1)
 
     def _k_best_trees(self, k: int) -> tuple[Int[Tensor, " ..."], Float[Tensor, "k b"]]:
-        """By the explicit forest, which has O(n³ + n² s) edges per element."""
-        heads, labels, scores = used_heads(self.forest(), k, *self.size)
+        """By the explicit forest, which has O(n³ + n² s) edges per element, if none may cross."""
+        if self.projective:
+            heads, labels, scores = used_heads(self.forest(), k, *self.size)
+        else:
+            b, n, s = self.size
+            table = self._masked(self.potentials).reshape(b, n + 1, n, s)
+            lengths = self.lengths.reshape(-1)
+            heads, labels, scores = arborescences.k_best_arcs(table, lengths, self.single_root, k)
+            scores = scores.where(lengths > 0, -torch.inf)
         events = torch.stack([heads, labels], -1) if self.labelled else heads
         device = self.lengths.device
         return events.to(device), scores.to(device)
@@ -301,8 +335,11 @@ class DependencyTree(TreeDistribution):
     def _draw_trees(self, count: int, seed: int) -> Int[Tensor, " ..."]:
         b, n, s = self.size
         scores, siblings = self._scores(self.potentials), self._second(self.potentials)
-        lengths = self._flat_lengths
-        heads = op.sample_heads(scores, lengths, self.single_root, count, seed, siblings)
+        lengths, single = self._flat_lengths, self.single_root
+        if self.projective:
+            heads = op.sample_heads(scores, lengths, single, count, seed, siblings)
+        else:
+            heads = arborescences.sample_heads(scores, lengths, single, count, seed)
         heads = heads.where((self.lengths.reshape(-1) > 0)[:, None], -1)
         if not self.labelled:
             return heads
@@ -335,8 +372,13 @@ class DependencyTree(TreeDistribution):
         positions from 0, the root: right(e, i, j), word i with what depends on it to its right up
         to j; left(e, i, j), the mirror image with head j; gap(e, i, j), the two halves that meet
         between i and j; arc(e, h, d), an arc with all between its ends; link(e, h, d), the sum over
-        the labels of an arc.
+        the labels of an arc. Only of projective trees: others have no inside algorithm.
         """
+        if not self.projective:
+            raise ForestError(
+                "non-projective trees have no forest of polynomial size, nor inside and outside "
+                "values; use log_partition, marginals, topk or sample"
+            )
         b, n, _ = self.size
         shapes = {name: (b, *shape) for name, shape in self._part_shapes.items()}
         tables = ["link"] * self.labelled + ["gap", "arc", "right", "left"]

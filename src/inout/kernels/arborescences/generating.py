@@ -12,7 +12,8 @@ from torch import Tensor
 
 from inout.kernels.arborescences.op import log_partition
 from inout.kernels.arborescences.reference import with_padding
-from inout.kernels.math.reweighting import reweighted, shares
+from inout.kernels.math.lanes import label_lanes
+from inout.kernels.math.reweighting import shares
 from inout.kernels.shapes import Arcs, Generated, Lengths, PerElement
 from inout.series.lanes import Lanes, Points, Truncated
 
@@ -38,7 +39,7 @@ def generating_function(
     real, _ = with_padding(n, lengths, single_root)
     potentials = potentials.double().where(real[..., None], -torch.inf)
     values = values.where(real[..., None], 0.0)
-    x, means, logs = _label_lanes(lanes, potentials, values)
+    x, means, logs = label_lanes(lanes, potentials, values, lambda means: means)
     log_z, arcs = _marginals(logs, lengths, single_root)
     place = torch.arange(n, dtype=torch.float64, device=lengths.device)
     centres = (arcs * means).sum(2) + shift * torch.cos(1 + 7 * place)  # [k b n]
@@ -47,23 +48,6 @@ def generating_function(
     x = lanes.times(x, lanes.exponential(off))
     found = _ratio(lanes, x, logs, lengths, single_root, arcs, log_z)
     return torch.where(log_z == -torch.inf, 0.0, found), centres.sum(-1)
-
-
-def _label_lanes(
-    lanes: Lanes, potentials: Float[Tensor, "b h n s"], values: Inexact[Tensor, "k b h n #s"]
-) -> tuple[Inexact[Tensor, "l b h n"], Inexact[Tensor, "k b h n"], Arcs]:
-    """E[exp(z · (f − mean))] over the labels of each arc, the means, and logs of sums."""
-    with torch.no_grad():
-        chances, logs = shares(potentials)
-        means = (chances * values).sum(-1)
-    weights = reweighted(chances, potentials)
-    if values.shape[-1] == 1:
-        weights = weights.sum(-1, keepdim=True)
-    # What is never used must not be far from the rest, where exponentials overflow.
-    seen = chances > 0
-    seen = seen if values.shape[-1] > 1 else seen.any(-1, keepdim=True)
-    off = torch.where(seen, values - means[..., None], 0.0)
-    return (weights * lanes.exponential(off)).sum(-1), means, logs
 
 
 @torch.no_grad()
