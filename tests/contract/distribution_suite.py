@@ -32,10 +32,11 @@ from tests.contract.event_enumeration import random_like as random_like
 from tests.contract.event_enumeration import seeded as seeded
 from tests.contract.misuse_suite import MisuseSuite
 from tests.contract.moments_suite import MomentsSuite
+from tests.contract.transforms_suite import TransformsSuite
 from tests.support import assert_close
 
 
-class DistributionSuite(MisuseSuite, MomentsSuite, ABC):
+class DistributionSuite(MisuseSuite, MomentsSuite, TransformsSuite, ABC):
     """The checks. `Test…` subclasses say what the family is."""
 
     sizes = (4, 3)  # n and s of the usual case

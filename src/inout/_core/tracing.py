@@ -7,6 +7,9 @@ from functools import wraps
 from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
+from torch._C import _functorch
+from torch.autograd import forward_ad
 
 from inout._core.errors import InoutError
 
@@ -52,3 +55,33 @@ def _called(function: Callable[..., Any]) -> Callable[..., Any]:
     # A separate code object, because torch.compile keeps its guards per code object.
     call.__code__ = call.__code__.replace(co_name=function.__name__)  # type: ignore[attr-defined]
     return call
+
+
+def is_transformed(*tensors: Tensor) -> bool:
+    """Whether torch.func or forward-mode differentiation follows what is computed from these."""
+    if _functorch.peek_interpreter_stack() is None and forward_ad._current_level < 0:
+        return False
+    return any(
+        _functorch.is_functorch_wrapped_tensor(x) or forward_ad.unpack_dual(x).tangent is not None
+        for x in tensors
+    )
+
+
+def is_readable(*tensors: Tensor) -> bool:
+    """Whether their values can be read: not while torch.vmap has many of them at once."""
+    if _functorch.peek_interpreter_stack() is None:
+        return True
+    return not any(map(_is_batched, tensors))
+
+
+def any_seen(mask: Tensor) -> bool:
+    """Whether a mask is true anywhere, as far as it can be read."""
+    return is_readable(mask) and bool(mask.any())
+
+
+def _is_batched(tensor: Tensor) -> bool:
+    while _functorch.is_functorch_wrapped_tensor(tensor):
+        if _functorch.is_batchedtensor(tensor):
+            return True
+        tensor = _functorch.get_unwrapped(tensor)
+    return False

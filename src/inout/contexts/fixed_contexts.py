@@ -39,7 +39,7 @@ class FixedContexts:
         given = as_log_weights("log_weights", log_weights, self.labels * self.symbols)
         given = given.cpu().double()
         passes = _Passes(self, given)
-        return differentiable_log_partition(passes, passes.twin, given)
+        return differentiable_log_partition(lambda *_: passes, passes.twin, given)
 
 
 class _Passes:

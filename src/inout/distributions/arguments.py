@@ -10,6 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
+from inout._core.tracing import is_readable, is_transformed
 
 Lengths = Int[Tensor, "*b"] | Sequence[Any] | int  # a number of positions for each element
 
@@ -50,7 +51,7 @@ def refuse_bad_values(name: str, potential: Tensor, used: Tensor | None = None) 
     """Raise unless all values (those in the mask `used`, if given) are floats below +inf."""
     refuse_non_floats(name, potential)
     # One pass without extra memory in the normal case: the largest value is NaN if any is.
-    if potential.numel() == 0 or _largest(potential) < torch.inf:
+    if potential.numel() == 0 or not is_readable(potential) or _largest(potential) < torch.inf:
         return
     bad = torch.isnan(potential) | (potential == torch.inf)
     if used is not None:
@@ -76,7 +77,7 @@ def checked_lengths(
             "lengths",
             f"must be integers {list(batch_shape)}. Got {lengths.dtype} {list(lengths.shape)}",
         )
-    if bool(((lengths < 0) | (lengths > n)).any()):
+    if is_readable(lengths) and bool(((lengths < 0) | (lengths > n)).any()):
         raise ArgumentError("lengths", f"must be in 0..{n}. Got {lengths.tolist()}")
     return lengths.to(device, torch.long, copy=True)  # the caller may modify theirs later
 
@@ -105,7 +106,11 @@ def refuse_misfits(name: str, event: Any, wanted: list[int], fixed: int = 1) -> 
 
 def checked_range(name: str, values: Tensor, lowest: int, end: int) -> Tensor:
     """The values, refused unless all are in lowest..end-1."""
-    if values.numel() and not (int(values.min()) >= lowest and int(values.max()) < end):
+    if (
+        values.numel()
+        and is_readable(values)
+        and not (int(values.min()) >= lowest and int(values.max()) < end)
+    ):
         raise ArgumentError(
             name, f"must be in {lowest}..{end - 1}. Got {int(values.min())}..{int(values.max())}"
         )
@@ -126,6 +131,7 @@ def _largest(potential: Tensor) -> float:
     Small tensors go through numpy: torch would wake a thread, and wait for it on a busy core.
     """
     values = potential.detach()
-    if values.is_cpu and values.numel() < _FEW and values.dtype in (torch.float32, torch.float64):
+    few = values.is_cpu and values.numel() < _FEW and not is_transformed(values)
+    if few and values.dtype in (torch.float32, torch.float64):
         return float(values.numpy().max())
     return float(values.amax())

@@ -16,7 +16,7 @@ from torch.distributions.kl import register_kl
 from inout._core.checks import at_least, expect_shape
 from inout._core.errors import ArgumentError, ForestError
 from inout._core.randomness import random_seed
-from inout._core.tracing import untraced
+from inout._core.tracing import is_readable, is_transformed, untraced
 from inout.distributions import generating
 from inout.distributions.arguments import broadcasts, refuse_non_tensors
 from inout.distributions.charts import chart_values
@@ -211,13 +211,21 @@ class StructuredDistribution(Distribution):
             name: p if p.requires_grad else _detached(p)
             for name, p in (self.potentials | asked).items()
         }
+        if is_transformed(*potentials.values()):
+            return asked, torch.func.grad(self._total_log_partition)(asked, potentials)
         inputs = {name: potentials[name].requires_grad_() for name in asked}
-        total = self._log_partition(potentials)
-        total = torch.where(total == -torch.inf, 0.0, total).sum()
         gradients = torch.autograd.grad(
-            total, list(inputs.values()), create_graph=keep, materialize_grads=True
+            self._total_log_partition(inputs, potentials),
+            list(inputs.values()),
+            create_graph=keep,
+            materialize_grads=True,
         )
         return inputs, dict(zip(inputs, gradients, strict=True))
+
+    def _total_log_partition(self, asked: Potentials, others: Potentials) -> Float[Tensor, ""]:
+        """The sum of log Z over the elements that have any event."""
+        log_z = self._log_partition(others | asked)
+        return torch.where(log_z == -torch.inf, 0.0, log_z).sum()
 
     def marginals(self, *names: str) -> Potentials:
         """Expected number of uses of every part, element by element: the gradient of log Z.
@@ -287,7 +295,7 @@ class StructuredDistribution(Distribution):
         result = not_negative(torch.where(none, 0.0, log_z) - mine.expectation(its.potentials))
         if other is not self:
             result = torch.where(self._has_event_outside(other), torch.inf, result)
-        if bool(none.any()):
+        if not is_readable(none) or bool(none.any()):
             # A distribution without events gives all of ours probability 0.
             some = mine.log_partition() > -torch.inf
             result = torch.where(none, torch.where(some, torch.inf, -torch.inf), result)

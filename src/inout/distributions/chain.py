@@ -11,6 +11,7 @@ from torch import Tensor
 
 from inout._core.checks import checked_memory, expect, expect_shape
 from inout._core.errors import ArgumentError
+from inout._core.tracing import any_seen
 from inout.distributions import arguments
 from inout.distributions.base import Potentials
 from inout.distributions.charts import Group, chart_forest
@@ -179,7 +180,7 @@ class LinearChain(LabelSequence):
 
     def _refuse_nan(self, log_z: Tensor) -> None:
         """If log Z is NaN, raise for the potential that caused it."""
-        if bool(log_z.cpu().isnan().any()):
+        if any_seen(log_z.isnan()):
             self._refuse_bad_values(self.potentials)
         self._values_checked = True
 

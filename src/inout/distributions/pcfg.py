@@ -9,6 +9,7 @@ from torch import Tensor
 
 from inout._core.checks import checked_memory, expect
 from inout._core.errors import ArgumentError
+from inout._core.tracing import any_seen
 from inout.distributions import arguments
 from inout.distributions.base import Potentials
 from inout.distributions.charts import Group, chart_forest
@@ -164,7 +165,7 @@ class PCFG(BinaryTreeDistribution):
         place = torch.arange(n, device=event.device)
         words = event.diagonal(0, -2, -1)
         inner = event.where(place[:, None] != place, -1)
-        if bool((inner >= nt).any()) or bool(((words >= 0) & (words < nt)).any()):
+        if any_seen(inner >= nt) or any_seen((words >= 0) & (words < nt)):
             raise ArgumentError(
                 "event",
                 f": spans of one word must have preterminals {nt}..{s - 1}, longer ones "

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from inout._core.checks import checked_memory, expect
 from inout._core.errors import ArgumentError
+from inout._core.tracing import any_seen
 from inout.distributions import arguments
 from inout.distributions.base import Potentials, StructuredDistribution
 from inout.distributions.charts import Group, chart_forest
@@ -82,7 +83,7 @@ class SemiMarkov(StructuredDistribution):
         self.potentials = arguments.of_one_dtype({"log_potentials": log_potentials})
         super().__init__(batch_shape, torch.Size([n]), validate_args=False)
         # The mask costs a tenth of log Z: computed only if something is wrong.
-        if log_potentials.numel() and not bool(log_potentials.detach().amax() < torch.inf):
+        if log_potentials.numel() and any_seen(~(log_potentials.detach().amax() < torch.inf)):
             arguments.refuse_bad_values("log_potentials", log_potentials, self._used)
 
     @property
@@ -128,11 +129,11 @@ class SemiMarkov(StructuredDistribution):
         last = torch.where(ends, positions, -1).cummax(-1).values if n else labels
         before = torch.nn.functional.pad(last[..., :-1], (1, 0), value=-1) if n else labels
         widths = positions - before
-        if bool((ends & (widths > w)).any()):
+        if any_seen(ends & (widths > w)):
             raise ArgumentError(
                 "event", f": segments must be at most {w} wide. Got {int(widths[ends].max())}"
             )
-        if n and bool((last[..., -1] != self.lengths - 1).any()):
+        if n and any_seen(last[..., -1] != self.lengths - 1):
             raise ArgumentError(
                 "event", ": an event must have a label at the last position of its sequence"
             )

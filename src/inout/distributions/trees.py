@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
+from inout._core.tracing import any_seen
 from inout.distributions.arguments import Lengths, checked_lengths, checked_range, refuse_misfits
 from inout.distributions.base import Potentials, StructuredDistribution
 from inout.forest import Forest
@@ -154,7 +155,7 @@ class BinaryTreeDistribution(TreeDistribution):
         flat = (event >= 0).reshape(len(lengths), n, n)
         splits, good = spans.splits_of(flat, lengths)
         good = good | ~flat.flatten(1).any(1)
-        if not bool(good.all()):
+        if any_seen(~good):
             place = int((~good).nonzero()[0, 0])
             raise ArgumentError(
                 "event",

@@ -2,16 +2,19 @@
 
 Also used for (possibly complex) values of generating functions. A family supplies its passes (log
 Z, gradient, Hessian-vector product) and a slow twin in plain torch code, for third and higher
-derivatives.
+derivatives. Reverse and forward mode, and torch.func: `vmap` becomes a larger batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
+
+from inout._core.errors import InoutError
+from inout._core.tracing import is_transformed
 
 LogPartition = Callable[..., Tensor]
 
@@ -35,78 +38,271 @@ class Passes(Protocol):
         """
 
 
+class Evaluation:
+    """log Z of one batch: how to make its passes, the twin, and the passes once they are made.
+
+    Both take the potentials and, in families with a batch that can grow, the lengths [b].
+    """
+
+    def __init__(self, make: Callable[..., Passes], twin: LogPartition) -> None:
+        self.make, self.twin = make, twin
+        self._passes: Passes | None = None
+
+    def passes(self, lengths: Tensor | None, potentials: Sequence[Tensor]) -> Passes:
+        """The passes at these potentials; they are always the same ones."""
+        if self._passes is None:
+            self._passes = self.make(*potentials, *_given(lengths))
+        return self._passes
+
+    def again(self) -> Evaluation:
+        """The same functions, for another batch."""
+        return Evaluation(self.make, self.twin)
+
+    def twin_of(self, lengths: Tensor | None) -> LogPartition:
+        """The twin as a function of the potentials alone."""
+        return lambda *potentials: self.twin(*potentials, *_given(lengths))
+
+
+def _given(lengths: Tensor | None) -> tuple[Tensor, ...]:
+    return () if lengths is None else (lengths,)
+
+
 class _LogPartition(torch.autograd.Function):
-    """(potentials) -> log Z [b]."""
+    """(lengths, potentials) -> log Z [b]."""
 
     @staticmethod
-    def forward(ctx: Any, passes: Passes, twin: LogPartition, *potentials: Tensor) -> Tensor:
-        ctx.passes, ctx.twin = passes, twin
-        ctx.save_for_backward(*potentials)
-        return _log_z(passes, potentials)
+    def forward(evaluation: Evaluation, lengths: Tensor | None, *potentials: Tensor) -> Tensor:
+        return _log_z(evaluation.passes(lengths, potentials), potentials)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.evaluation, *tensors = inputs
+        ctx.shape = output.shape
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        potentials = ctx.saved_tensors  # refused if they were changed: passes read them again
-        if torch.is_grad_enabled():  # there may be second derivatives
-            results = _apply(_Gradient, ctx.passes, ctx.twin, gradients[0], *potentials)
+        tensors = ctx.saved_tensors  # refused if they were changed: passes read them again
+        lengths, *potentials = tensors
+        if torch.is_grad_enabled() or is_transformed(*gradients, *potentials):
+            # There may be second derivatives.
+            results = _apply(_Gradient, ctx.evaluation, lengths, gradients[0], *potentials)
         else:
-            results = ctx.passes.gradients(gradients[0])
+            results = ctx.evaluation.passes(lengths, potentials).gradients(gradients[0])
         return None, None, *results
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
+        lengths, *potentials = ctx.saved_tensors
+        directions = _directions(tangents[2:], potentials)
+        ones = potentials[0].new_ones(ctx.shape)
+        found = _apply(_Tangent, ctx.evaluation, lengths, ones, *potentials, *directions)
+        expected: Tensor = found[-1]
+        return expected
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, evaluation: Evaluation, *tensors: Any) -> Any:
+        if tensors[0] is None:
+            return _one_by_one(_LogPartition, info, in_dims, evaluation.again, *tensors)
+        batch = _Larger.of(info.batch_size, in_dims[1:], tensors)
+        log_z = _apply(_LogPartition, evaluation.again(), *batch.flat(share=True))
+        return log_z.reshape(info.batch_size, -1), 0
 
 
 class _Gradient(torch.autograd.Function):
-    """(g [b], potentials) -> gradients of g . log Z."""
+    """(lengths, g [b], potentials) -> gradients of g . log Z."""
 
     @staticmethod
     def forward(
-        ctx: Any, passes: Passes, twin: LogPartition, weights: Tensor, *potentials: Tensor
+        evaluation: Evaluation, lengths: Tensor | None, weights: Tensor, *potentials: Tensor
     ) -> tuple[Tensor, ...]:
-        ctx.passes, ctx.twin = passes, twin
+        return evaluation.passes(lengths, potentials).gradients(weights)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.evaluation, *tensors = inputs
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(weights, *potentials)
-        return passes.gradients(weights)
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        weights, *potentials = ctx.saved_tensors
-        # One zero, expanded: passes can see that nothing depends on these marginals.
-        directions = [
-            potential.new_zeros(()).expand(potential.shape) if gradient is None else gradient
-            for gradient, potential in zip(gradients, potentials, strict=True)
-        ]
-        results = _apply(_Tangent, ctx.passes, ctx.twin, weights, *potentials, *directions)
+        lengths, weights, *potentials = ctx.saved_tensors
+        directions = _directions(gradients, potentials)
+        results = _apply(_Tangent, ctx.evaluation, lengths, weights, *potentials, *directions)
         return None, None, results[-1], *results[:-1]
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor | None) -> tuple[Tensor, ...]:
+        lengths, weights, *potentials = ctx.saved_tensors
+        directions = _directions(tangents[3:], potentials)
+        found = _apply(_Tangent, ctx.evaluation, lengths, weights, *potentials, *directions)[:-1]
+        if tangents[2] is None:
+            return tuple(found)
+        more = _apply(_Gradient, ctx.evaluation, lengths, tangents[2], *potentials)
+        return tuple(x + y for x, y in zip(found, more, strict=True))
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, evaluation: Evaluation, *tensors: Any) -> Any:
+        lengths, _, *potentials = tensors
+        if _all_fixed(in_dims[1], *in_dims[3:]):
+            return _one_by_one(_Gradient, info, in_dims, lambda: evaluation, *tensors)
+        if lengths is None:
+            return _one_by_one(_Gradient, info, in_dims, evaluation.again, *tensors)
+        batch = _Larger.of(info.batch_size, in_dims[1:], tensors)
+        found = _apply(_Gradient, evaluation.again(), *batch.flat(share=False))
+        return batch.apart(found, potentials), tuple(0 for _ in found)
 
 
 class _Tangent(torch.autograd.Function):
-    """(g, potentials, directions) -> (Hessian of g . log Z times the directions, E[U] [b])."""
+    """(lengths, g, potentials, directions) -> (Hessian of g . log Z times them, E[U] [b])."""
 
     @staticmethod
     def forward(
-        ctx: Any, passes: Passes, twin: LogPartition, weights: Tensor, *rest: Tensor
+        evaluation: Evaluation, lengths: Tensor | None, weights: Tensor, *rest: Tensor
     ) -> tuple[Tensor, ...]:
-        ctx.twin = twin
-        ctx.save_for_backward(weights, *rest)
-        *second, expected = passes.tangents(weights, rest[len(rest) // 2 :])
+        count = len(rest) // 2
+        passes = evaluation.passes(lengths, rest[:count])
+        *second, expected = passes.tangents(weights, rest[count:])
         return *second, expected.to(weights.dtype)
 
     @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.evaluation, *tensors = inputs
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+
+    @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        inputs, outputs = _tangents_with_graph(ctx)
         higher = torch.is_grad_enabled()
-        with torch.enable_grad():
-            # Aliases: if one input depends on another, the caller's graph handles it.
-            inputs = [
-                x.view_as(x) if x.requires_grad else x.detach().requires_grad_()
-                for x in ctx.saved_tensors
-            ]
-            count = len(inputs) // 2
-            outputs = tangents_by(
-                ctx.twin, inputs[0], inputs[1 : count + 1], inputs[count + 1 :], graph=True
-            )
-            results = torch.autograd.grad(
-                outputs, inputs, gradients, create_graph=higher, materialize_grads=True
-            )
+        results = torch.autograd.grad(
+            outputs, inputs, gradients, create_graph=higher, materialize_grads=True
+        )
         return None, None, *results
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor | None) -> tuple[Tensor, ...]:
+        inputs, outputs = _tangents_with_graph(ctx)
+        # A product with the transpose of the Jacobian is linear in its factors: differentiated by
+        # them, it is a product with the Jacobian.
+        factors = [torch.zeros_like(x).requires_grad_() for x in outputs]
+        with torch.enable_grad():
+            back = torch.autograd.grad(
+                outputs, inputs, factors, create_graph=True, materialize_grads=True
+            )
+        along = [
+            torch.zeros_like(x) if u is None else u
+            for u, x in zip(tangents[2:], inputs, strict=True)
+        ]
+        used = [(x, u) for x, u in zip(back, along, strict=True) if x.requires_grad]
+        found, directions = zip(*used, strict=True)
+        return torch.autograd.grad(found, factors, directions, materialize_grads=True)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, evaluation: Evaluation, *tensors: Any) -> Any:
+        lengths, _, *rest = tensors
+        count = len(rest) // 2
+        if _all_fixed(in_dims[1], *in_dims[3 : 3 + count]):
+            return _one_by_one(_Tangent, info, in_dims, lambda: evaluation, *tensors)
+        if lengths is None:
+            return _one_by_one(_Tangent, info, in_dims, evaluation.again, *tensors)
+        batch = _Larger.of(info.batch_size, in_dims[1:], tensors)
+        *second, expected = _apply(_Tangent, evaluation.again(), *batch.flat(share=False))
+        results = *batch.apart(second, rest[:count]), expected.reshape(info.batch_size, -1)
+        return results, tuple(0 for _ in results)
+
+
+def _tangents_with_graph(ctx: Any) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+    """Inputs and outputs of `_Tangent`, computed again by the twin, with a graph in between."""
+    lengths, *saved = ctx.saved_tensors
+    if is_transformed(*saved):
+        raise InoutError(
+            'third and higher derivatives by torch.func need tier="reference", '
+            "or torch.autograd instead of torch.func"
+        )
+    with torch.enable_grad():
+        # Aliases: if one input depends on another, the caller's graph handles it.
+        inputs = [x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in saved]
+        count = len(inputs) // 2
+        outputs = tangents_by(
+            ctx.evaluation.twin_of(lengths),
+            inputs[0], inputs[1 : count + 1], inputs[count + 1 :], graph=True,
+        )  # fmt: skip
+    return inputs, outputs
+
+
+class _Larger(NamedTuple):
+    """A batch of batches [v b ...], for torch.vmap: tensors, and which dimension of each is v."""
+
+    copies: int
+    dims: tuple[int | None, ...]
+    tensors: tuple[Tensor, ...]  # lengths [b] first
+    size: int  # b
+
+    @classmethod
+    def of(cls, copies: int, dims: Sequence[int | None], tensors: Sequence[Tensor]) -> _Larger:
+        lengths, dim = tensors[0], dims[0]
+        size = lengths.numel() // (1 if dim is None else copies)
+        return cls(copies, tuple(dims), tuple(tensors), size)
+
+    def flat(self, *, share: bool) -> list[Tensor]:
+        """All tensors as one batch [v * b, ...]; with `share`, what all elements share stays so."""
+        found = []
+        for tensor, dim in zip(self.tensors, self.dims, strict=True):
+            if share and dim is None and tensor.shape[0] != self.size:
+                found.append(tensor)
+                continue
+            whole = (
+                tensor.expand(self.copies, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+            )
+            whole = whole.expand(self.copies, self.size, *whole.shape[2:])
+            found.append(whole.flatten(0, 1))
+        return found
+
+    def apart(self, found: Sequence[Tensor], potentials: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Gradients [v * b, ...] as [v b ...], added up where the elements share a potential."""
+        dims = self.dims[2 : 2 + len(potentials)]  # behind those of the lengths and weights
+        results = []
+        for gradient, potential, dim in zip(found, potentials, dims, strict=True):
+            own = potential.shape[0] if dim is None else potential.movedim(dim, 0).shape[1]
+            whole = gradient.reshape(self.copies, self.size, *gradient.shape[1:])
+            results.append(whole if own == self.size else whole.sum(1, keepdim=True))
+        return tuple(results)
+
+
+def _all_fixed(*dims: int | None) -> bool:
+    """Whether torch.vmap runs over none of these: lengths and potentials, and so the passes."""
+    return all(dim is None for dim in dims)
+
+
+def _one_by_one(
+    function: type[torch.autograd.Function],
+    info: Any,
+    in_dims: Any,
+    evaluation: Callable[[], Evaluation],
+    *tensors: Any,
+) -> Any:
+    """The function of each slice, in a loop."""
+    dims, slices = in_dims[1:], []
+    for place in range(info.batch_size):
+        own = [
+            x if dim is None else x.select(dim, place) for x, dim in zip(tensors, dims, strict=True)
+        ]
+        slices.append(_apply(function, evaluation(), *own))
+    if isinstance(slices[0], Tensor):
+        return torch.stack(slices), 0
+    results = tuple(torch.stack(found) for found in zip(*slices, strict=True))
+    return results, tuple(0 for _ in results)
+
+
+def _directions(given: Sequence[Tensor | None], potentials: Sequence[Tensor]) -> list[Tensor]:
+    """Directions, with one expanded zero where there is none: passes can see that it is zero."""
+    return [
+        potential.new_zeros(()).expand(potential.shape) if direction is None else direction
+        for direction, potential in zip(given, potentials, strict=True)
+    ]
 
 
 def tangents_by(
@@ -145,14 +341,25 @@ def _log_z(passes: Passes, potentials: Sequence[Tensor]) -> Tensor:
 
 def gradient_wanted(*potentials: Tensor) -> bool:
     """Whether derivatives will be needed, so that passes must keep their charts."""
-    return torch.is_grad_enabled() and any(x.requires_grad for x in potentials)
+    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in potentials)
+    return wanted or is_transformed(*potentials)
 
 
-def differentiable_log_partition(passes: Passes, twin: LogPartition, *potentials: Tensor) -> Tensor:
-    """log Z [b] of the potentials' passes, with a graph; `twin` is the slow log Z of potentials."""
-    if not gradient_wanted(*potentials):
-        return _log_z(passes, potentials)
-    result: Tensor = _apply(_LogPartition, passes, twin, *potentials)
+def differentiable_log_partition(
+    make: Callable[..., Passes],
+    twin: LogPartition,
+    *potentials: Tensor,
+    lengths: Tensor | None = None,
+) -> Tensor:
+    """log Z [b] with a graph. `make` gives the passes, `twin` the slow log Z, of the potentials.
+
+    With `lengths` [b], which both get last, the potentials are [b ...] or [1 ...], and torch.vmap
+    makes one larger batch of many; without it, a loop.
+    """
+    evaluation = Evaluation(make, twin)
+    if not (gradient_wanted(*potentials) or is_transformed(*_given(lengths))):
+        return _log_z(evaluation.passes(lengths, potentials), potentials)
+    result: Tensor = _apply(_LogPartition, evaluation, lengths, *potentials)
     return result
 
 
@@ -160,5 +367,6 @@ def differentiable_gradients(
     passes: Passes, twin: LogPartition, weights: Tensor, *potentials: Tensor
 ) -> tuple[Tensor, ...]:
     """Gradients of weights . log Z by each potential, themselves with a graph."""
-    results: tuple[Tensor, ...] = _apply(_Gradient, passes, twin, weights, *potentials)
+    evaluation = Evaluation(lambda *_: passes, twin)
+    results: tuple[Tensor, ...] = _apply(_Gradient, evaluation, None, weights, *potentials)
     return results

@@ -110,4 +110,6 @@ def log_partition_by_groups(
     """
     bounds = [*range(0, count, size), count]
     passes = _GroupedPasses(function, bounds, potentials, batched)
-    return differentiable_log_partition(passes, lambda *own: function(0, count, *own), *potentials)
+    return differentiable_log_partition(
+        lambda *_: passes, lambda *own: function(0, count, *own), *potentials
+    )

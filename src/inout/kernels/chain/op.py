@@ -66,12 +66,13 @@ def log_partition(
     potentials.
     """
     keep = gradient_wanted(emissions, transitions)
-    passes = recomputing(emissions, transitions, lengths, memory) if keep else None
+
+    def make(e: Tensor, t: Tensor, sizes: Tensor) -> ChainPasses | RecomputingPasses:
+        passes = recomputing(e, t, sizes, memory) if keep else None
+        return passes or passes_for(e, t, sizes, keep=keep)
+
     return differentiable_log_partition(
-        passes or passes_for(emissions, transitions, lengths, keep=keep),
-        lambda e, t: reference_log_partition(e, t, lengths),
-        emissions,
-        transitions,
+        make, reference_log_partition, emissions, transitions, lengths=lengths
     )
 
 

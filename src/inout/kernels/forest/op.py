@@ -169,8 +169,9 @@ def log_values(
     tier = tier or choose_tier(weights.device)
     if tier == "reference":
         return reference_log_inside(arrays, weights)[roots]
-    passes = _passes(arrays, weights, roots, tier, memory)
-    return differentiable_log_partition(passes, _twin(arrays, roots), weights)
+    return differentiable_log_partition(
+        lambda given: _passes(arrays, given, roots, tier, memory), _twin(arrays, roots), weights
+    )
 
 
 def item_counts(

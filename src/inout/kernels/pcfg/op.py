@@ -35,11 +35,7 @@ def log_partition(root: Root, rules: Rules, words: Words, lengths: Lengths) -> P
     O(b (n³ nt² + n² nt³ + n nt s pt)) time; O(b n² nt) memory besides the weights of the rules.
     """
     return differentiable_log_partition(
-        passes_for(root, rules, words, lengths),
-        lambda r, s, w: reference_grammar_log_partition(r, s, w, lengths),
-        root,
-        rules,
-        words,
+        passes_for, reference_grammar_log_partition, root, rules, words, lengths=lengths
     )
 
 

@@ -54,11 +54,13 @@ def log_partition(potentials: Segments, lengths: Lengths, memory: Memory = None)
     `memory` limits that, see `recomputing`.
     """
     keep = gradient_wanted(potentials)
-    passes = recomputing(potentials, lengths, memory) if keep else None
+
+    def make(given: Tensor, sizes: Tensor) -> CpuPasses | GpuPasses | RecomputingPasses:
+        passes = recomputing(given, sizes, memory) if keep else None
+        return passes or passes_for(given, sizes, keep=keep)
+
     return differentiable_log_partition(
-        passes or passes_for(potentials, lengths, keep=keep),
-        lambda x: reference_log_partition(x, lengths),
-        potentials,
+        make, reference_log_partition, potentials, lengths=lengths
     )
 
 

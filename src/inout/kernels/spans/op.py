@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from jaxtyping import Bool, Int
@@ -28,7 +30,7 @@ def tree_log_partition(scores: Spans, lengths: Lengths) -> PerElement:
     O(b n³) time, O(b n²) memory. Only scores with i <= j < length are read.
     """
     return differentiable_log_partition(
-        passes_for(scores, lengths), lambda x: reference_tree_log_partition(x, lengths), scores
+        passes_for, reference_tree_log_partition, scores, lengths=lengths
     )
 
 
@@ -53,9 +55,31 @@ def splits_of(
     present: Bool[Tensor, "m n n"], lengths: Int[Tensor, " m"]
 ) -> tuple[Int[Tensor, "m n n"], Bool[Tensor, " m"]]:
     """Where each present span is split, -1 elsewhere, and whether each element is a binary tree."""
-    given, sizes = present.cpu().contiguous().numpy(), lengths.cpu().contiguous().numpy()
-    splits, good = np.full(given.shape, -1, np.int64), np.empty(len(given), np.bool_)
-    for m in range(len(given)):
-        good[m] = scaled.check_tree(given[m], sizes[m], splits[m])
-    device = present.device
-    return torch.from_numpy(splits).to(device), torch.from_numpy(good).to(device)
+    splits, good = _Splits.apply(present, lengths)  # type: ignore[no-untyped-call]
+    return splits, good
+
+
+class _Splits(torch.autograd.Function):
+    """`splits_of`, also for torch.vmap."""
+
+    @staticmethod
+    def forward(present: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        given, sizes = present.cpu().contiguous().numpy(), lengths.cpu().contiguous().numpy()
+        splits, good = np.full(given.shape, -1, np.int64), np.empty(len(given), np.bool_)
+        for m in range(len(given)):
+            good[m] = scaled.check_tree(given[m], sizes[m], splits[m])
+        device = present.device
+        return torch.from_numpy(splits).to(device), torch.from_numpy(good).to(device)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.mark_non_differentiable(*output)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *tensors: Tensor) -> Any:
+        whole = [
+            x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
+            for x, dim in zip(tensors, in_dims, strict=True)
+        ]
+        found = splits_of(whole[0].flatten(0, 1), whole[1].flatten(0, 1))
+        return tuple(x.reshape(info.batch_size, -1, *x.shape[1:]) for x in found), (0, 0)

@@ -94,4 +94,4 @@ def log_partition(
     """
     potentials = binary_log_weights, unary_log_weights, word_log_weights
     passes = _Derivatives(rules, sentences, potentials, beam, foresight)
-    return differentiable_log_partition(passes, passes.twin, *potentials)
+    return differentiable_log_partition(lambda *_: passes, passes.twin, *potentials)
