@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch._C import _functorch
 from torch.autograd import forward_ad
@@ -61,17 +62,19 @@ def is_transformed(*tensors: Tensor) -> bool:
     """Whether torch.func or forward-mode differentiation follows what is computed from these."""
     if _functorch.peek_interpreter_stack() is None and forward_ad._current_level < 0:
         return False
-    return any(
-        _functorch.is_functorch_wrapped_tensor(x) or forward_ad.unpack_dual(x).tangent is not None
-        for x in tensors
-    )
+    return any(_functorch.is_functorch_wrapped_tensor(x) or _has_tangent(x) for x in tensors)
+
+
+def _has_tangent(tensor: Tensor) -> bool:
+    found = forward_ad.unpack_dual(tensor)  # type: ignore[no-untyped-call]
+    return found.tangent is not None
 
 
 def is_readable(*tensors: Tensor) -> bool:
     """Whether their values can be read: not while torch.vmap has many of them at once."""
     if _functorch.peek_interpreter_stack() is None:
         return True
-    return not any(map(_is_batched, tensors))
+    return not any(_functorch.is_batchedtensor(_unwrapped(x)) for x in tensors)
 
 
 def any_seen(mask: Tensor) -> bool:
@@ -79,9 +82,17 @@ def any_seen(mask: Tensor) -> bool:
     return is_readable(mask) and bool(mask.any())
 
 
-def _is_batched(tensor: Tensor) -> bool:
-    while _functorch.is_functorch_wrapped_tensor(tensor):
-        if _functorch.is_batchedtensor(tensor):
-            return True
+def numbers(tensor: Tensor) -> NDArray[Any]:
+    """Its values as an array, which may share their memory; not under torch.vmap."""
+    with torch._C._DisableFuncTorch():
+        found: NDArray[Any] = _unwrapped(tensor).detach().cpu().numpy()
+        return found
+
+
+def _unwrapped(tensor: Tensor) -> Tensor:
+    """The tensor with the same values below torch.func's levels, except those of torch.vmap."""
+    while _functorch.is_functorch_wrapped_tensor(tensor) and not _functorch.is_batchedtensor(
+        tensor
+    ):
         tensor = _functorch.get_unwrapped(tensor)
-    return False
+    return tensor

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from inout._core.checks import at_least, expect
 from inout._core.errors import ArgumentError
+from inout._core.tracing import any_seen
 from inout.contexts.chain_lattice import ChainEdges, ChainLattice
 from inout.contexts.context_set import Context, ContextSet
 from inout.distributions import arguments
@@ -92,7 +93,7 @@ class ContextChain(LabelSequence):
         self.successors = own.expand(shape)
         self._steps = self._checked_ordering(ordering)
         self._lattice = ChainLattice(self.size, self.successors, self.lengths)
-        if log_potentials.numel() and not bool(log_potentials.detach().amax() < torch.inf):
+        if log_potentials.numel() and any_seen(~(log_potentials.detach().amax() < torch.inf)):
             arguments.refuse_bad_values(NAME, log_potentials, self._used)
 
     def _checked_ordering(self, ordering: Tensor | None) -> Int[Tensor, "*b n"] | None:

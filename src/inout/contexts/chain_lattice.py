@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
+from inout._core.tracing import numbers
 from inout.forest.assembly import assemble
 from inout.forest.labels import BlockLabels
 from inout.kernels.forest.arrays import ForestArrays
@@ -72,14 +73,14 @@ class ChainLattice:
         if b * (n * c * (s + 1) + 1) >= 2**31:
             wanted = ": a chain must have less than 2^31 potentials"
             raise ArgumentError("successors", f"{wanted}. Got {list(size)}")
-        self.lengths: NDArray[np.int64] = lengths.reshape(b).cpu().numpy()
-        table: NDArray[np.int64] = successors.reshape(-1).cpu().numpy()
+        self.lengths: NDArray[np.int64] = numbers(lengths).reshape(b)
+        table: NDArray[np.int64] = numbers(successors).reshape(-1)
         names = BlockLabels({"log_potentials": size, "alpha": (b, n, c), "goal": (b,)})
         goals = names.numbers("goal")
         fields = assemble(*self._edges(table, goals), {}, np.arange(b * n * c * s), goals, names)
         self.arrays: ForestArrays = fields["arrays"]
         self.names: Sequence[Hashable] = fields["labels"]
-        self.axiom_rows: NDArray[np.int64] = fields["axiom_rows"].numpy()
+        self.axiom_rows: NDArray[np.int64] = numbers(fields["axiom_rows"])
         self.successors = self._checked(table)
         self._edge_labels = np.zeros(self.arrays.num_edges, np.int64)
         some = np.diff(self.arrays.tail_offsets) > 0  # all but those of elements without labels

@@ -10,7 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
-from inout._core.tracing import is_readable, is_transformed
+from inout._core.tracing import is_readable, numbers
 
 Lengths = Int[Tensor, "*b"] | Sequence[Any] | int  # a number of positions for each element
 
@@ -131,7 +131,6 @@ def _largest(potential: Tensor) -> float:
     Small tensors go through numpy: torch would wake a thread, and wait for it on a busy core.
     """
     values = potential.detach()
-    few = values.is_cpu and values.numel() < _FEW and not is_transformed(values)
-    if few and values.dtype in (torch.float32, torch.float64):
-        return float(values.numpy().max())
+    if values.is_cpu and values.numel() < _FEW and values.dtype in (torch.float32, torch.float64):
+        return float(numbers(values).max())
     return float(values.amax())
