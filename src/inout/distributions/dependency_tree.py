@@ -8,6 +8,7 @@ from torch import Tensor
 
 from inout._core.checks import expect, expect_shape
 from inout._core.errors import ArgumentError, ForestError
+from inout._core.tracing import is_readable
 from inout.distributions import arguments
 from inout.distributions.base import Potentials
 from inout.distributions.charts import chart_forest
@@ -202,6 +203,13 @@ class DependencyTree(TreeDistribution):
         heads, labels = event.unbind(-1) if self.labelled else (event, event.clamp(max=0))
         arguments.checked_range("heads", heads, -1, n + 1)
         arguments.checked_range("labels", labels, -1, s)
+        if is_readable(heads, labels):
+            self._refuse_non_trees(heads, labels)
+        return heads, labels
+
+    def _refuse_non_trees(self, heads: Int[Tensor, "*sb n"], labels: Int[Tensor, "*sb n"]) -> None:
+        """Raise unless all events are trees, or all -1."""
+        n = self.size[1]
         # If no tree is possible, the event may be the empty one that decoding returns.
         empty = (heads < 0).all(-1) & (labels < 0).all(-1)
         lengths = self.lengths.expand(empty.shape).where(~empty, 0)
@@ -217,7 +225,6 @@ class DependencyTree(TreeDistribution):
                 f": the heads must form a {kind} with {roots} over the element's length. "
                 f"Those of number {place} (of {bad.numel()}) do not",
             )
-        return heads, labels
 
     def _inner(self, heads: Int[Tensor, "*sb n"]) -> Int[Tensor, "*sb n"]:
         """The sibling, from 0, between each word and its head that is next to it; -1 if none."""

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from inout._core.checks import expect
 from inout._core.errors import ArgumentError, ForestError
+from inout._core.tracing import any_seen
 from inout.distributions import arguments
 from inout.distributions.base import Potentials, StructuredDistribution
 from inout.forest import Forest
@@ -152,7 +153,7 @@ class SpanningTree(StructuredDistribution):
         reached = linked[..., 0, :].sum(-1) if self.event_shape[0] else none.double()
         tree = (event.sum((-1, -2)) == self.lengths - 1) & ((reached == self.lengths) | few)
         tree = tree & ((event == 0) | self._pairs).flatten(-2).all(-1)
-        if not bool((tree | none).all()):
+        if any_seen(~(tree | none)):
             raise ArgumentError(
                 "event",
                 ": the edges [i, j] with i < j must form a spanning tree of the element's nodes",

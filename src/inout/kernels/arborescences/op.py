@@ -25,9 +25,10 @@ def log_partition(scores: Arcs, lengths: Lengths, single_root: bool) -> PerEleme
     if choose_tier(scores.device) != "cpu" or not scores.numel():
         return reference_log_partition(scores, lengths, single_root)
     return differentiable_log_partition(
-        CpuArborescences(scores, lengths, single_root),
-        lambda x: reference_log_partition(x, lengths, single_root),
+        lambda x, sizes: CpuArborescences(x, sizes, single_root),
+        lambda x, sizes: reference_log_partition(x, sizes, single_root),
         scores,
+        lengths=lengths,
     )
 
 

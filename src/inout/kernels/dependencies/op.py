@@ -29,12 +29,22 @@ def log_partition(
     if choose_tier(scores.device) == "gpu":
         return reference_log_partition(scores, lengths, single_root, siblings)
     given = (scores,) if siblings is None else (scores, siblings)
+    keep = gradient_wanted(*given)
 
-    def twin(scores: Tensor, siblings: Tensor | None = None) -> Tensor:
-        return reference_log_partition(scores, lengths, single_root, siblings)
+    def make(*own: Tensor) -> CpuDependencyPasses:
+        scores, siblings, sizes = _unpacked(*own)
+        return CpuDependencyPasses(scores, siblings, sizes, single_root, keep)
 
-    own = CpuDependencyPasses(scores, siblings, lengths, single_root, gradient_wanted(*given))
-    return differentiable_log_partition(own, twin, *given)
+    def twin(*own: Tensor) -> Tensor:
+        scores, siblings, sizes = _unpacked(*own)
+        return reference_log_partition(scores, sizes, single_root, siblings)
+
+    return differentiable_log_partition(make, twin, *given, lengths=lengths)
+
+
+def _unpacked(scores: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Scores, siblings if there are any, and lengths, which come last."""
+    return scores, rest[0] if len(rest) > 1 else None, rest[-1]
 
 
 def best_heads(

@@ -59,9 +59,7 @@ def log_partition(potentials: Segments, lengths: Lengths, memory: Memory = None)
         passes = recomputing(given, sizes, memory) if keep else None
         return passes or passes_for(given, sizes, keep=keep)
 
-    return differentiable_log_partition(
-        make, reference_log_partition, potentials, lengths=lengths
-    )
+    return differentiable_log_partition(make, reference_log_partition, potentials, lengths=lengths)
 
 
 def best_segments(potentials: Segments, lengths: Lengths) -> Labels:

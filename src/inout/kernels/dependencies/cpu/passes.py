@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from inout._core.tracing import numbers
 from inout.kernels.dependencies.cpu import decode, marginals, tangent
 from inout.kernels.dependencies.cpu.chart import Array
 from inout.kernels.shapes import Arcs, Heads, Lengths, Siblings
@@ -95,7 +96,7 @@ class CpuDependencyPasses(Sentences):
 
 def array(x: Tensor, dtype: type = np.float64) -> Array:
     """A tensor as a contiguous array for the compiled code."""
-    return np.ascontiguousarray(x.detach().numpy(), dtype)
+    return np.ascontiguousarray(numbers(x), dtype)
 
 
 def faults(heads: Heads, lengths: Lengths) -> Int[Tensor, " m"]:
