@@ -316,8 +316,8 @@ ABOVE = (
         "distributions-padding-is-a-label",
         file="distributions/base.py",
         function="StructuredDistribution._events",
-        text="events.where(real, -1)",
-        instead="events.where(real, 0)",
+        text="events.where(self._real_entries, -1)",
+        instead="events.where(self._real_entries, 0)",
         tests=(_CHAIN,),
     ),
     Fault(

@@ -87,7 +87,7 @@ def test_as_in_the_textbooks(n, single_root):
 def test_every_range_of_scores():
     """From scores for which real arithmetic does, through those for which it almost does, on."""
     arcs, root = drawn(24, 7)
-    for scale in (3, 10, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38, 40, 45, 50, 60, 100, 1e3, 1e4):
+    for scale in (3, 30, 45, 50, 55, 57, 57.5, 58, 58.5, 59, 100, 1e4):
         check(scale * arcs, scale * root, True)
 
 
