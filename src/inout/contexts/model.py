@@ -369,6 +369,7 @@ class ContextModel:
             f"{len(self.labels)} labels, {len(self.features):,} features, "
             f"{self.settings.order}-grams ({self.histories.num_weights:,} weights), "
             f"{kind} of size {self.settings.size}"
+            + (f", {self.settings.ordering}" if self.settings.ordering != LEFT_TO_RIGHT else "")
         )
 
     def __repr__(self) -> str:
