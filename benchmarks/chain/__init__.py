@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from benchmarks import problems
+from benchmarks import problems, recomputing
 from benchmarks.chain import checks, decoding, figures, peers
 from benchmarks.problems import Problem
 from benchmarks.report import Agreement, Figure
@@ -78,4 +78,5 @@ def measure(state: State) -> Iterator[Figure]:
         yield from figures.hessian(problem, 5 if quick else 31)
     yield from figures.memory(HESSIAN_SHAPE)
     yield from figures.long_chain(10**5 if quick else 10**6, 64, 1 if quick else 5)
+    yield from recomputing.batch("semi_markov", (1, 10**6, 8, 1), 1 if quick else 5)
     yield from decoding.measure(state.chains, state.shared, quick)

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from benchmarks import problems
-from benchmarks.forest.memory import _memory, _start_of_phase
+from benchmarks.resident import resident, start_of_phase
 from inout import LinearChain
 
 ROOT = Path(__file__).parents[2]
@@ -48,17 +48,17 @@ def long_probe(n: int, s: int, memory: str | None) -> None:
 
     gradient(torch.zeros(1, 100, s, requires_grad=True))
     emissions = torch.randn(1, n, s, generator=generator).requires_grad_()
-    at_first, start = _start_of_phase(), time.perf_counter()
+    at_first, start = start_of_phase(), time.perf_counter()
     gradient(emissions)
-    print(time.perf_counter() - start, _memory("VmHWM") - at_first)
+    print(time.perf_counter() - start, resident("VmHWM") - at_first)
 
 
 def probe(b: int, n: int, s: int) -> None:
     """Print the ratio."""
     problems.chain(b, min(n, 16), s).gradient()
-    at_first = _start_of_phase()
+    at_first = start_of_phase()
     problem = problems.chain(b, n, s)
     found = problem.gradient()
-    peak = _memory("VmHWM") - at_first
+    peak = resident("VmHWM") - at_first
     del found
     print(peak / problem.num_bytes)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from benchmarks import recomputing
 from benchmarks.forest.generator import Edges, random_edges
 from benchmarks.forest.memory import peak_memory
 from benchmarks.forest.plain import Grouped, group, oracle, python_inside_outside
@@ -168,6 +169,7 @@ def measure(state: State) -> Iterator[Figure]:
     yield from _wide_passes(state)
     yield from _building(state)
     yield from _memory(state)
+    yield from recomputing.forest(5000, 32, state.repeats)
     yield from _python_loop(state)
     yield from _kbest(state)
     yield from _other_queries(state)

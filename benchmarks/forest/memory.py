@@ -1,12 +1,7 @@
-"""Peak memory of building a forest and of its passes, in a process of its own.
-
-Linux only: peaks of the resident memory are read from and reset in /proc.
-"""
+"""Peak memory of building a forest and of its passes, in a process of its own."""
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import json
 import subprocess
 import sys
@@ -17,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.forest.generator import Edges, random_edges
+from benchmarks.resident import resident, start_of_phase
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,31 +33,16 @@ def peak_memory(edges: Edges) -> dict[str, int]:
     return peaks
 
 
-def _memory(name: str) -> int:
-    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-        if line.startswith(f"{name}:"):
-            return int(line.split()[1]) * 1024
-    raise ValueError(name)
-
-
-def _start_of_phase() -> int:
-    """Give freed memory back and forget the peak so far; the resident bytes now."""
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    return _memory("VmRSS")
-
-
 def probe(folder: str) -> None:
     """Print the peaks, as JSON, for the edges saved in a folder."""
     random_edges(100, 1000, arity=2, seed=0).build().expected_counts()  # compiles
-    at_first = _start_of_phase()
+    at_first = start_of_phase()
     names = [field.name for field in fields(Edges)]
     num_items, *arrays = (np.load(Path(folder) / f"{name}.npy") for name in names)
     edges = Edges(int(num_items), *arrays)
     forest = edges.build()
-    building = _memory("VmHWM")
-    with_forest = _start_of_phase()
+    building = resident("VmHWM")
+    with_forest = start_of_phase()
     forest.expected_counts()
-    passes = _memory("VmHWM")
+    passes = resident("VmHWM")
     print(json.dumps({"all": max(building, passes) - at_first, "passes": passes - with_forest}))

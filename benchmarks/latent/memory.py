@@ -8,7 +8,7 @@ import sys
 import time
 
 from benchmarks import genia
-from benchmarks.forest.memory import _memory
+from benchmarks.resident import resident
 
 
 def train(latent: int, limit: int | None) -> dict[str, float]:
@@ -27,7 +27,7 @@ def main() -> None:
 
     fit_latent_grammar(genia.trees("train", limit=limit), latent, "spectral")
     taken = time.perf_counter() - start
-    print(json.dumps({"seconds": taken, "bytes": _memory("VmHWM")}))
+    print(json.dumps({"seconds": taken, "bytes": resident("VmHWM")}))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.forest.memory import _memory, _start_of_phase
 from benchmarks.parser import grammars
+from benchmarks.resident import resident, start_of_phase
 from inout import Parser
 
 ROOT = Path(__file__).parents[2]
@@ -32,10 +32,10 @@ def probe() -> None:
     """Print the peaks as JSON."""
     parser, words = grammars.wsj("R2"), grammars.WSJ_SENTENCE.split()
     _questions(parser, [*words[:5], words[-1]])  # compiles
-    before = _memory("VmHWM")
-    at_first = _start_of_phase()
+    before = resident("VmHWM")
+    at_first = start_of_phase()
     _questions(parser, words)
-    peak = _memory("VmHWM")
+    peak = resident("VmHWM")
     print(json.dumps({"whole": max(before, peak), "growth": peak - at_first}))
 
 

@@ -8,7 +8,7 @@ from math import sqrt
 
 import torch
 
-from benchmarks import problems
+from benchmarks import problems, recomputing
 from benchmarks.chain import checks, figures
 from benchmarks.pcfg.peers import StructGrammar
 from benchmarks.peers import torch_struct
@@ -88,6 +88,8 @@ def measure(state: State) -> Iterator[Figure]:
     )
     yield from figures.hessian(problem, 3 if state.quick else 31)
     yield from _decoding(problem, theirs, repeats)
+    yield from recomputing.batch("pcfg", (128, 40, 30, 60), 1 if state.quick else 5)
+    yield from recomputing.batch("span_tree", (256, 100, 4), 1 if state.quick else 5)
 
 
 def _decoding(problem: Problem, theirs: StructGrammar, repeats: int) -> Iterator[Figure]:
