@@ -206,11 +206,15 @@ def test_theorem_3(seed):
     bound = ErrorBound.of(found)
     for error, nodes, failure in ((0.1, 5, 0.05), (2.0, 3, 0.01), (1e-6, 1, 0.5)):
         expected = theorem_3(TREES, probabilities, rank, error, nodes, failure)
-        assert bound.examples(error, nodes, failure) == pytest.approx(expected, rel=1e-6)
-        assert bound.error(expected, nodes, failure) == pytest.approx(error, rel=1e-6)
+        assert bound.examples(error, nodes, failure) == pytest.approx(expected, rel=1e-8)
+        assert bound.error(expected, nodes, failure) == pytest.approx(error, rel=1e-8)
         # One of these that is exact: the other is its inverse.
         enough = bound.examples(error, nodes, failure)
         assert_close(bound.error(enough, nodes, failure), error, rtol=1e-10)
+    plain = ErrorBound(latent=3, rules=40, least=0.02, singular=0.3)
+    root = 1.5 ** (1 / 15) - 1
+    by_hand = 128 * 3**2 / (root**2 * 0.02**2 * 0.3**4) * np.log(2 * 3 * 40 / 0.1)
+    assert_close(plain.examples(0.5, 7, 0.1), by_hand, rtol=1e-12)
     assert bound.error(1.0, 10**4) == np.inf
     for wrong in ({"examples": 0, "nodes": 1}, {"examples": 1, "nodes": 0}):
         with pytest.raises(InoutError):
