@@ -65,6 +65,12 @@ GRAMMAR_REACH = 600.0
 # Charts recorded for a GPU that are kept, and lent, at a time: each may take hundreds of megabytes.
 GRAMMAR_RECORDINGS = 4
 
+# Projective dependency trees. On a GPU, numbers within these limits have products, also with the
+# weight of an arc, that neither overflow nor lose digits. One more word multiplies the number of
+# trees by exp(GROWTH), 27 / 4, in the limit.
+DEPENDENCIES_GPU_LEAST, DEPENDENCIES_GPU_HUGE = 1e-100, 1e100
+DEPENDENCIES_GROWTH = 1.9095
+
 # Sparse grammars. Values below TINY, the largest of their span being about 1, are set to 0 or
 # raised to RAISED. Where that changes log Z by less than SLACK, a share of SLACK * TINY / RAISED is
 # lost at most.

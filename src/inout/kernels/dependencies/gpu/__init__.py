@@ -1,0 +1,1 @@
+"""Projective dependency trees, for GPUs, by Triton."""
