@@ -9,6 +9,7 @@ from torch import Tensor
 
 from inout.kernels.arborescences.cpu import branching, kbest, sampling
 from inout.kernels.arborescences.cpu.passes import CpuArborescences
+from inout.kernels.arborescences.gpu.passes import GpuArborescences
 from inout.kernels.arborescences.reference import reference_log_partition
 from inout.kernels.autograd import differentiable_log_partition
 from inout.kernels.shapes import Arcs, Heads, Lengths, PerElement
@@ -22,10 +23,11 @@ def log_partition(scores: Arcs, lengths: Lengths, single_root: bool) -> PerEleme
     Of an element without words: 0, or -inf if the root must have one dependent. O(b n³) time, O(b
     n²) memory. Arcs of a word to itself and padding are never read.
     """
-    if choose_tier(scores.device) != "cpu" or not scores.numel():
+    if not scores.numel():
         return reference_log_partition(scores, lengths, single_root)
+    passes = GpuArborescences if choose_tier(scores.device) == "gpu" else CpuArborescences
     return differentiable_log_partition(
-        lambda x, sizes: CpuArborescences(x, sizes, single_root),
+        lambda x, sizes: passes(x, sizes, single_root),
         lambda x, sizes: reference_log_partition(x, sizes, single_root),
         scores,
         lengths=lengths,

@@ -14,9 +14,9 @@ from torch import Tensor
 from inout.kernels.autograd import differentiable_log_partition, gradient_wanted
 from inout.kernels.dependencies.cpu import passes
 from inout.kernels.dependencies.cpu.passes import CpuDependencyPasses, Sentences
+from inout.kernels.dependencies.gpu.passes import GpuDependencyPasses
 from inout.kernels.dependencies.reference import reference_log_partition
 from inout.kernels.shapes import Arcs, Heads, Lengths, PerElement, Siblings
-from inout.kernels.tiers import choose_tier
 
 
 def log_partition(
@@ -24,15 +24,17 @@ def log_partition(
 ) -> PerElement:
     """log Z over the projective trees of each element, with one root word or with any number.
 
-    O(b n³) time.
+    O(b n³) time. On a GPU, scores of second order are summed by plain torch code.
     """
-    if choose_tier(scores.device) == "gpu":
+    if siblings is not None and scores.is_cuda:
         return reference_log_partition(scores, lengths, single_root, siblings)
     given = (scores,) if siblings is None else (scores, siblings)
     keep = gradient_wanted(*given)
 
-    def make(*own: Tensor) -> CpuDependencyPasses:
+    def make(*own: Tensor) -> CpuDependencyPasses | GpuDependencyPasses:
         scores, siblings, sizes = _unpacked(*own)
+        if scores.is_cuda:
+            return GpuDependencyPasses(scores, sizes, single_root)
         return CpuDependencyPasses(scores, siblings, sizes, single_root, keep)
 
     def twin(*own: Tensor) -> Tensor:
@@ -51,6 +53,8 @@ def best_heads(
     scores: Arcs, lengths: Lengths, single_root: bool, siblings: Siblings | None = None
 ) -> Heads:
     """The heads of the best tree, -1 in the padding and if there is none."""
+    if scores.is_cuda and siblings is None:
+        return GpuDependencyPasses(scores, lengths, single_root).best()
     return _on_cpu(scores, siblings, lengths, single_root).best().to(scores.device)
 
 
@@ -63,6 +67,8 @@ def sample_heads(
     siblings: Siblings | None = None,
 ) -> Int[Tensor, "m b n"]:
     """The heads of `count` independent trees, -1 in the padding and if there is none."""
+    if scores.is_cuda and siblings is None:
+        return GpuDependencyPasses(scores, lengths, single_root).sample(count, seed)
     sentences = _on_cpu(scores, siblings, lengths, single_root)
     return sentences.sample(count, seed).to(scores.device)
 

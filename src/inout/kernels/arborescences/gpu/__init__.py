@@ -1,0 +1,1 @@
+"""Arborescences for GPUs, by Triton: the elimination of `cpu`, one program for each element."""
