@@ -43,7 +43,7 @@ class GpuArborescences:
         """The number of words, and tiles [H N] of heads and words."""
         n = self.scores.shape[2]
         wide = max(16, 1 << n.bit_length())
-        tall = max(4, min(wide, 4096 // wide))
+        tall = max(4, min(16, 4096 // wide))
         return {"n": n, "SINGLE": self.single, "H": tall, "N": wide, "num_warps": 8}
 
     def _twin(self, scores: Tensor) -> Tensor:

@@ -82,15 +82,19 @@ def pair_sum(
 
 @triton.jit
 def load_weights(p_scores, p_scales, n, width, o_i, m_i):
-    """Weights of the arcs from o_i to o_i + width, and back (none to the root)."""
+    """Weights of the arcs from o_i to o_i + width, and back (none to the root); any out of range.
+
+    A weight that underflows to 0 is out of range as well, unless its arc is forbidden.
+    """
     minus_inf = float("-inf")
     o_j = o_i + width
     m_back = m_i & (o_i > 0)
     b_arc = tl.load(p_scores + o_i * n + o_j - 1, mask=m_i, other=minus_inf)
     b_back = tl.load(p_scores + o_j * n + o_i - 1, mask=m_back, other=minus_inf)
-    b_arc = tl.exp(b_arc - tl.load(p_scales + o_j - 1, mask=m_i, other=0.0))
-    b_back = tl.exp(b_back - tl.load(p_scales + o_i - 1, mask=m_back, other=0.0))
-    return b_arc, b_back
+    b_right = tl.exp(b_arc - tl.load(p_scales + o_j - 1, mask=m_i, other=0.0))
+    b_left = tl.exp(b_back - tl.load(p_scales + o_i - 1, mask=m_back, other=0.0))
+    b_bad = ((b_arc > minus_inf) & (b_right < LEAST)) | ((b_back > minus_inf) & (b_left < LEAST))
+    return b_right, b_left, b_bad | (b_right > HUGE) | (b_left > HUGE)
 
 
 @triton.jit
@@ -123,8 +127,8 @@ def inside_kernel(
             o_i = start + tl.arange(0, N)
             m_i = o_i <= length - width
             b_inner = pair_sum(p_right, p_left, width, 1, m, 0, width, o_i, m_i, ONE_ROOT, K, N)
-            b_arc, b_back = load_weights(p_scores, p_scales, n, width, o_i, m_i)
-            b_bad |= (out_of_range(b_arc) | out_of_range(b_back)).to(tl.int32)
+            b_arc, b_back, b_far = load_weights(p_scores, p_scales, n, width, o_i, m_i)
+            b_bad |= b_far.to(tl.int32)
             b_arc *= b_inner
             b_back *= b_inner
             b_bad |= (out_of_range(b_arc) | out_of_range(b_back)).to(tl.int32)
@@ -248,7 +252,7 @@ def outside_kernel(
                 b_zero, p_outer_left, p_left, width, 0, length, m, 1, start, m_i, False, K, N
             )
             b_left += tl.sum(b_sums, axis=0)
-            b_arc, b_back = load_weights(p_scores, p_scales, n, width, o_i, m_i)
+            b_arc, b_back, _ = load_weights(p_scores, p_scales, n, width, o_i, m_i)
             b_open = b_arc * b_right + b_back * b_left
             b_bad |= (out_of_range(b_open) | out_of_range(b_right) | out_of_range(b_left)).to(
                 tl.int32
