@@ -24,7 +24,7 @@ Numbers = NDArray[np.int64]
 Vector = NDArray[np.float64]
 
 _SEED = 20120708
-AUTO_SHARE = 0.1  # of the largest singular value; on GENIA more values do not parse better
+AUTO_SHARE = 0.1  # of the largest singular value
 
 
 @dataclass(frozen=True, eq=False, repr=False)
