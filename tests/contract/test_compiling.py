@@ -43,13 +43,17 @@ def pcfg(x: Tensor) -> inout.PCFG:
     return inout.PCFG(x[0, 0, :1], x[None, 0, 0, 0] * torch.ones(1, 3, 3), x, LENGTHS)
 
 
+def dependency_tree(x: Tensor) -> inout.DependencyTree:
+    return inout.DependencyTree(x[..., :1] + x[..., 1:].mT, x[..., 0], LENGTHS)
+
+
 def context_chain(x: Tensor) -> ContextChain:
     table = torch.zeros(x.shape[1], 1, 2, dtype=torch.long)
     return ContextChain(x[:, :, None], table, LENGTHS)
 
 
 FAMILIES: list[Callable[[Tensor], inout.StructuredDistribution]] = [
-    linear_chain, hmm, semi_markov, span_tree, pcfg, context_chain
+    linear_chain, hmm, semi_markov, span_tree, pcfg, dependency_tree, context_chain
 ]  # fmt: skip
 
 

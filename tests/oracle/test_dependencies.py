@@ -14,8 +14,11 @@ from tests.support import assert_close
 F64 = torch.float64
 
 
-def textbook(arcs: Tensor, root: Tensor, single_root: bool) -> Tensor:
-    """log Z by Eisner (1996), complete and incomplete spans of both directions, in log space.
+Spans = dict[tuple[int, int, str], Tensor]
+
+
+def textbook(arcs: Tensor, root: Tensor, single_root: bool) -> tuple[Tensor, Spans, Spans]:
+    """log Z, complete and incomplete spans by Eisner (1996), in log space.
 
     Several root words: the root is a word before the first. One: it takes one of the heads of the
     whole sentence.
@@ -26,8 +29,8 @@ def textbook(arcs: Tensor, root: Tensor, single_root: bool) -> Tensor:
     rows = torch.arange(1, n + 1)
     scores = scores.index_put((rows[:, None], rows), arcs)
     nothing = torch.zeros((), dtype=F64)
-    complete: dict[tuple[int, int, str], Tensor] = {}
-    incomplete: dict[tuple[int, int, str], Tensor] = {}
+    complete: Spans = {}
+    incomplete: Spans = {}
     first = 1 if single_root else 0
     for i in range(n + 1):
         complete[i, i, "right"] = complete[i, i, "left"] = nothing
@@ -52,10 +55,9 @@ def textbook(arcs: Tensor, root: Tensor, single_root: bool) -> Tensor:
                 [complete[i, k, "left"] + incomplete[k, j, "left"] for k in range(i, j)]
             )
     if not single_root:
-        return complete[0, n, "right"]
-    return total(
-        [complete[1, r, "left"] + complete[r, n, "right"] + root[r - 1] for r in range(1, n + 1)]
-    )
+        return complete[0, n, "right"], complete, incomplete
+    tops = [complete[1, r, "left"] + complete[r, n, "right"] + root[r - 1] for r in range(1, n + 1)]
+    return total(tops), complete, incomplete
 
 
 def drawn(n: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -65,7 +67,7 @@ def drawn(n: int, seed: int) -> tuple[Tensor, Tensor]:
 
 def check(arcs: Tensor, root: Tensor, single_root: bool) -> None:
     inputs = arcs.clone().requires_grad_(), root.clone().requires_grad_()
-    truth = textbook(*inputs, single_root)
+    truth = textbook(*inputs, single_root)[0]
     log_z = DependencyTree(*inputs, single_root=single_root).log_partition()
     assert_close(log_z, truth)
     if bool(truth > -torch.inf):
@@ -109,6 +111,26 @@ def test_more_words_than_real_arithmetic_is_for():
         known = torch.tensor([3 * n - 1, n, 2 * n], dtype=F64).lgamma()
         log_count = known[0] - known[1] - known[2] - torch.tensor(float(n)).double().log()
         assert_close(log_z.log_partition(), log_count, rtol=1e-12)
+
+
+@pytest.mark.parametrize("single_root", [True, False])
+def test_inside_and_outside_values(single_root):
+    n = 6
+    arcs, root = drawn(n, 11)
+    d = DependencyTree(arcs, root, single_root=single_root)
+    inside, outside = d.inside(), d.outside()
+    log_z, complete, incomplete = textbook(arcs, root, single_root)
+    assert_close(inside["goal"], log_z)
+    for (i, j, side), truth in complete.items():
+        if side == "right" or i > 0:
+            assert_close(inside[side][i, j], truth)
+    for (i, j, side), truth in incomplete.items():
+        h, m = (i, j) if side == "right" else (j, i)
+        if m > 0:
+            assert_close(inside["arc"][h, m], truth)
+    counts = (inside["arc"] + outside["arc"] - log_z).exp()
+    assert_close(counts[1:, 1:], d.marginals()["arcs"])
+    assert_close(counts[0, 1:], d.marginals()["root"])
 
 
 @pytest.mark.parametrize("labels", [1, 2])

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd import grad
 from torch.distributions import kl_divergence
 
-from inout import HMM, PCFG, LinearChain, SemiMarkov, SpanTree
+from inout import HMM, PCFG, DependencyTree, LinearChain, SemiMarkov, SpanTree
 from inout.distributions.base import StructuredDistribution
 from tests.seeds import seeds
 from tests.support import assert_close
@@ -76,6 +76,25 @@ def grammar_trees(i: int, j: int) -> Iterator[tuple[int, list[Part]]]:
                     yield a, [("rules", a, b, c), *left, *right]
 
 
+def dependency_trees(n: int) -> Iterator[list[Part]]:
+    """Several root words may be, and siblings count."""
+    for heads in product(range(n + 1), repeat=n):
+        arcs = [(min(h, d), max(h, d)) for d, h in enumerate(heads, 1)]
+        ends = list(range(1, n + 1))
+        for _ in range(n):
+            ends = [heads[d - 1] if d else 0 for d in ends]
+        if n == 0 or any(ends) or any(a < c < b < e for a, b in arcs for c, e in arcs):
+            continue
+        parts: list[Part] = []
+        for d, h in enumerate(heads, 1):
+            parts.append(("arcs", h - 1, d - 1) if h else ("root", d - 1))
+            inner = [k for k in range(min(h, d) + 1, max(h, d)) if heads[k - 1] == h]
+            if h and inner:
+                nearest = max(inner) if h < d else min(inner)
+                parts.append(("siblings", h - 1, d - 1, nearest - 1))
+        yield parts
+
+
 FAMILIES: dict[str, tuple[Callable[[int], Any], Callable[..., StructuredDistribution]]] = {
     "chain": (
         labellings,
@@ -93,6 +112,12 @@ FAMILIES: dict[str, tuple[Callable[[int], Any], Callable[..., StructuredDistribu
     "spans": (
         lambda n: span_trees(0, n - 1),
         lambda draw, **more: SpanTree(draw(3, 4, 4, 2), **more),
+    ),
+    "dependencies": (
+        dependency_trees,
+        lambda draw, **more: DependencyTree(
+            draw(3, 4, 4), draw(3, 4), siblings=draw(3, 4, 4, 4), single_root=False, **more
+        ),
     ),
     "grammar": (
         lambda n: [[("root", a), *parts] for a, parts in grammar_trees(0, n - 1)],
@@ -182,7 +207,11 @@ def test_marginals_of_huge_potentials_sum_to_one(family):
         "chain": "emissions", "shared": "emissions", "grammar": "preterminals"
     }  # fmt: skip
     name = units.get(family, "log_potentials")
-    used = d.marginals()[name]
+    used = d.marginals()
+    if family == "dependencies":
+        used = torch.cat([used["root"][:, None], used["arcs"]], 1)
+    else:
+        used = used[name]
     lengths = d.lengths.double()
     if family == "segments":  # widths add up to the length
         used = used * torch.arange(1, 4, dtype=F64)[:, None, None]

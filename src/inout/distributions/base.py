@@ -245,7 +245,8 @@ class StructuredDistribution(Distribution):
         Chains have alpha [*b n s], the weight of all labels up to a position that end with this
         one; segments alpha [*b n s], that of all segmentations up to a position that end with a
         segment of this label; span trees beta [*b n n], that of all trees over a span; grammars
-        beta [*b n n nt], with this nonterminal on top, and pair [*b n n s s], with these children.
+        beta [*b n n nt], with this nonterminal on top, and pair [*b n n s s], with these children;
+        projective dependency trees right, left, gap and arc [*b n+1 n+1], see their `forest`.
         And goal [*b] is log Z. -inf in the padding and where nothing is possible. Differentiable.
 
         They come from `forest()`, with its time and memory: more than those of `marginals`.

@@ -147,6 +147,23 @@ def joined(a, b, count, kind):
 
 
 @inner(fastmath=FAST)
+def scale_of(a, b, total, count, kind):
+    """What the terms of a sum of products are multiplied with to be shares; 0 if nothing counts.
+
+    The terms are a[k] b[k], of logarithms exp(a[k] + b[k] - total). The logarithms of large
+    numbers are not exact enough for these to add up to 1.
+    """
+    if kind == REAL:
+        return 0.0 if total < TINY else 1.0 / total
+    if total == -np.inf:
+        return 0.0
+    whole = 0.0
+    for k in range(count):
+        whole += exp_below(a[k] + b[k] - total)
+    return 1.0 / whole
+
+
+@inner(fastmath=FAST)
 def chained(scores, chart, kind, h, d):
     """arc(h, d) with siblings."""
     low, high = min(h, d), max(h, d)

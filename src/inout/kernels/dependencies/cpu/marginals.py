@@ -17,6 +17,7 @@ from inout.kernels.dependencies.cpu.chart import (
     Array,
     inside,
     new_chart,
+    scale_of,
     scores_of,
     weigh_siblings,
 )
@@ -54,12 +55,11 @@ def clear(numbers, size):
 @inner(fastmath=FAST)
 def divide(a, b, total, count, kind, chance, of_a, of_b):
     """Adds the chance of each term k < count of a sum of products to those of its factors."""
-    if chance == 0 or (kind == REAL and total < TINY):
+    scale = chance * scale_of(a, b, total, count, kind) if chance > 0 else 0.0
+    if scale == 0:
         return
-    factor = chance / total if kind == REAL else chance
     for k in range(count):
-        share = a[k] * b[k] if kind == REAL else exp_below(a[k] + b[k] - total)
-        share *= factor
+        share = scale * a[k] * b[k] if kind == REAL else scale * exp_below(a[k] + b[k] - total)
         of_a[k] += share
         of_b[k] += share
 
@@ -78,15 +78,18 @@ def chain_shares(scores, chart, kind, h, d, shares):
         first = chart.weight[h, d] * half / total
     else:
         first = exp_below(chart.weight[h, d] + half - total)
-    if h == 0 and scores.single_root:
-        return first
-    weigh_siblings(scores, chart, kind, h, d)
+    whole = first
+    if not (h == 0 and scores.single_root):
+        weigh_siblings(scores, chart, kind, h, d)
+        for k in range(low + 1, high):
+            if kind == REAL:
+                shares[k] = arc[k] * gap[k] * row[k] / total
+            else:
+                shares[k] = exp_below(arc[k] + gap[k] + row[k] - total)
+            whole += shares[k]
     for k in range(low + 1, high):
-        if kind == REAL:
-            shares[k] = arc[k] * gap[k] * row[k] / total
-        else:
-            shares[k] = exp_below(arc[k] + gap[k] + row[k] - total)
-    return first
+        shares[k] /= whole
+    return first / whole
 
 
 @inner(fastmath=FAST)

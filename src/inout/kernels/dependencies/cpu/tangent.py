@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
-from inout.kernels.dependencies.cpu.chart import REAL, TINY, Array, inside, new_chart, scores_of
+from inout.kernels.dependencies.cpu.chart import REAL, Array, inside, new_chart, scale_of, scores_of
 from inout.kernels.dependencies.cpu.marginals import (
     Numbers,
     chain_shares,
@@ -41,42 +41,47 @@ class Factors(NamedTuple):
     changes: Array
 
 
-@inner(fastmath=FAST)
-def share_out(a, b, total, count, kind, shares):
-    """Fills shares[k] of the terms a[k] b[k], all 0 if the total is."""
-    dead = total < TINY if kind == REAL else total == -np.inf
-    for k in range(count):
-        if dead:
-            shares[k] = 0.0
-        elif kind == REAL:
-            shares[k] = a[k] * b[k] / total
-        else:
-            shares[k] = exp_below(a[k] + b[k] - total)
-
-
-@inner(fastmath=FAST)
-def mean_of(a, b, total, count, kind, shares):
+@inner(fastmath=FAST, forceinline=True)
+def mean_of(a, b, total, count, kind):
     """E[U below] of a sum of products."""
-    share_out(a.values, b.values, total, count, kind, shares)
-    mean = 0.0
-    for k in range(count):
-        mean += shares[k] * (a.means[k] + b.means[k])
-    return mean
+    scale, mean = scale_of(a.values, b.values, total, count, kind), 0.0
+    if scale == 0:
+        return mean
+    if kind == REAL:  # a loop of its own becomes vector instructions
+        for k in range(count):
+            mean += a.values[k] * b.values[k] * (a.means[k] + b.means[k])
+    else:
+        for k in range(count):
+            mean += exp_below(a.values[k] + b.values[k] - total) * (a.means[k] + b.means[k])
+    return mean * scale
 
 
-@inner(fastmath=FAST)
-def divide(a, b, total, count, kind, shares, mean, chance, change):
+@inner(fastmath=FAST, forceinline=True)
+def add(a, b, k, share, mean, chance, change):
+    """Adds the share of a term in the chance and the change of its sum to those of its factors."""
+    own = chance * share
+    moved = share * change + own * (a.means[k] + b.means[k] - mean)
+    a.chances[k] += own
+    b.chances[k] += own
+    a.changes[k] += moved
+    b.changes[k] += moved
+
+
+@inner(fastmath=FAST, forceinline=True)
+def divide(a, b, total, count, kind, mean, chance, change):
     """Adds the chance and the change of a sum of products, with this mean, to its factors'."""
     if chance == 0 and change == 0:
         return
-    share_out(a.values, b.values, total, count, kind, shares)
-    for k in range(count):
-        own = chance * shares[k]
-        moved = shares[k] * change + own * (a.means[k] + b.means[k] - mean)
-        a.chances[k] += own
-        b.chances[k] += own
-        a.changes[k] += moved
-        b.changes[k] += moved
+    scale = scale_of(a.values, b.values, total, count, kind)
+    if scale == 0:
+        return
+    if kind == REAL:
+        for k in range(count):
+            add(a, b, k, a.values[k] * b.values[k] * scale, mean, chance, change)
+    else:
+        for k in range(count):
+            share = exp_below(a.values[k] + b.values[k] - total) * scale
+            add(a, b, k, share, mean, chance, change)
 
 
 @inner(returns_arrays=True)
@@ -162,7 +167,7 @@ def divide_chain(scores, chart, kind, h, d, state, u, siblings):
 @inner(fastmath=FAST)
 def go_up(scores, chart, kind, state, u):
     """Fills the means of all items."""
-    means, shares = state.means, state.shares
+    means = state.means
     dead = 0.0 if kind == REAL else -np.inf
     second = scores.siblings.shape[0] > 0
     size = scores.length + 1
@@ -171,7 +176,7 @@ def go_up(scores, chart, kind, state, u):
         for j in range(i + 1, size):
             count = 1 if i == 0 and scores.single_root else j - i
             a, b = gap_factors(chart, state, i, j)
-            mean = mean_of(a, b, chart.gap[i, j], count, kind, shares)
+            mean = mean_of(a, b, chart.gap[i, j], count, kind)
             means.gap[i, j], means.gap[j, i] = mean, mean
             for h, d in ((i, j), (j, i)):
                 means.arc[h, d] = 0.0
@@ -180,17 +185,17 @@ def go_up(scores, chart, kind, state, u):
                         mean = chain_mean(scores, chart, kind, h, d, state, u)
                     means.arc[h, d] = mean + u.arcs[h, d - 1]
             a, b = right_factors(chart, state, i, j)
-            mean = mean_of(a, b, chart.right[i, j], j - i, kind, shares)
+            mean = mean_of(a, b, chart.right[i, j], j - i, kind)
             means.right[i, j], means.right[j, i] = mean, mean
             a, b = left_factors(chart, state, i, j)
-            mean = mean_of(a, b, chart.left[i, j], j - i, kind, shares)
+            mean = mean_of(a, b, chart.left[i, j], j - i, kind)
             means.left[i, j], means.left[j, i] = mean, mean
 
 
 @inner(fastmath=FAST)
 def go_down(scores, chart, kind, state, u, siblings):
     """Fills the chances of all items and their changes, and the changes of siblings."""
-    means, chances, changes, shares = state
+    means, chances, changes, _ = state
     second = scores.siblings.shape[0] > 0
     size = scores.length + 1
     clear(chances, size)
@@ -200,14 +205,14 @@ def go_down(scores, chart, kind, state, u, siblings):
         for j in range(size - 1, i, -1):
             a, b = right_factors(chart, state, i, j)
             divide(
-                a, b, chart.right[i, j], j - i, kind, shares, means.right[i, j],
+                a, b, chart.right[i, j], j - i, kind, means.right[i, j],
                 chances.right[i, j] + chances.right[j, i],
                 changes.right[i, j] + changes.right[j, i],
             )  # fmt: skip
             if i > 0:
                 a, b = left_factors(chart, state, i, j)
                 divide(
-                    a, b, chart.left[i, j], j - i, kind, shares, means.left[i, j],
+                    a, b, chart.left[i, j], j - i, kind, means.left[i, j],
                     chances.left[i, j] + chances.left[j, i],
                     changes.left[i, j] + changes.left[j, i],
                 )  # fmt: skip
@@ -222,7 +227,7 @@ def go_down(scores, chart, kind, state, u, siblings):
             count = 1 if i == 0 and scores.single_root else j - i
             a, b = gap_factors(chart, state, i, j)
             divide(
-                a, b, chart.gap[i, j], count, kind, shares, means.gap[i, j], chance, change
+                a, b, chart.gap[i, j], count, kind, means.gap[i, j], chance, change
             )  # fmt: skip
 
 
