@@ -106,6 +106,17 @@ def test_a_weak_root_costs_no_digits(single, weak):
 
 
 @pytest.mark.parametrize("single", [True, False])
+def test_an_arc_that_underflows_beside_forbidden_ones(single):
+    """The only way to the root is 1e4 below a circle, in columns with forbidden arcs."""
+    scores = torch.full((1, 5, 4), -torch.inf, dtype=F64)
+    for head, word in ((1, 1), (2, 0), (1, 2), (2, 2), (3, 3), (4, 2)):
+        scores[0, head, word] = 0.0
+    scores[0, 0] = torch.tensor([-1e4, -1e4, -torch.inf, -1e4])
+    truth = tree_scores(scores[0], 4, single)[1].logsumexp(0)
+    assert_close(op.log_partition(scores, torch.tensor([4]), single)[0], truth)
+
+
+@pytest.mark.parametrize("single", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 def test_best_and_k_best(kind, single):
     for seed, n in product(seeds(8), (1, 2, 3, 4)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -47,15 +47,20 @@ def refuse_non_floats(name: str, potential: Tensor) -> None:
         raise ArgumentError(name, f"must be a float tensor. Got {potential.dtype}")
 
 
-def refuse_bad_values(name: str, potential: Tensor, used: Tensor | None = None) -> None:
-    """Raise unless all values (those in the mask `used`, if given) are floats below +inf."""
+def refuse_bad_values(
+    name: str, potential: Tensor, used: Tensor | Callable[[], Tensor] | None = None
+) -> None:
+    """Raise unless all values (those in the mask `used`, if given) are floats below +inf.
+
+    A mask that takes time to make may be given as a function.
+    """
     refuse_non_floats(name, potential)
     # One pass without extra memory in the normal case: the largest value is NaN if any is.
     if potential.numel() == 0 or not is_readable(potential) or _largest(potential) < torch.inf:
         return
     bad = torch.isnan(potential) | (potential == torch.inf)
     if used is not None:
-        bad = bad & used
+        bad = bad & (used if isinstance(used, Tensor) else used())
     if bool(bad.any()):
         place = bad.nonzero()[0].tolist()
         value = potential.expand(bad.shape)[tuple(place)].item()

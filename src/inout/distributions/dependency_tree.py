@@ -76,9 +76,8 @@ class DependencyTree(TreeDistribution):
         event_shape = (n, 2) if self.labelled else (n,)
         self._set_shape(batch_shape, event_shape, lengths, tier, arcs.device)
         lasting = (..., *[None] * self.labelled)
-        real = self._real_arcs
-        arguments.refuse_bad_values("arcs", arcs, real[..., 1:, :][lasting])
-        arguments.refuse_bad_values("root", root, real[..., 0, :][lasting])
+        arguments.refuse_bad_values("arcs", arcs, lambda: self._real_arcs[..., 1:, :][lasting])
+        arguments.refuse_bad_values("root", root, lambda: self._real_arcs[..., 0, :][lasting])
         potentials = {"arcs": arcs, "root": root}
         if siblings is not None:
             if not projective:

@@ -31,7 +31,19 @@ class Factors(NamedTuple):
     shifts: Array  # [b n+1]: of the root (where it has one dependent), and of each column
 
 
-@inner(fastmath=FAST)
+@inner
+def extremes(row, start, end, tops, lows):
+    """Takes row[start:end] into tops[1:] and, unless -inf, into lows; how many are -inf."""
+    none = 0
+    for j in range(start, end):
+        x = row[j]
+        none += 1 if x == -np.inf else 0
+        tops[j + 1] = x if x > tops[j + 1] else tops[j + 1]
+        lows[j] = x if (x < lows[j]) & (x > -np.inf) else lows[j]
+    return none
+
+
+@inner
 def shift(scores, n, single, tops, lows):
     """Finds the best head of each column, tops[1:], and the root's shift; whether all is in range.
 
@@ -39,45 +51,41 @@ def shift(scores, n, single, tops, lows):
     """
     for j in range(n):
         tops[j + 1], lows[j] = -np.inf, np.inf
-    for i in range(1 if single else 0, n + 1):
-        for j in range(min(i - 1, n) if i else n):
-            tops[j + 1], lows[j] = max(tops[j + 1], scores[i, j]), min(lows[j], scores[i, j])
-        for j in range(i if i else n, n):
-            tops[j + 1], lows[j] = max(tops[j + 1], scores[i, j]), min(lows[j], scores[i, j])
-    tops[0] = 0.0
+    tops[0], none = 0.0, 0
+    if not single:
+        none += extremes(scores[0], 0, n, tops, lows)
+    for i in range(1, n + 1):
+        none += extremes(scores[i], 0, i - 1, tops, lows)
+        none += extremes(scores[i], i, n, tops, lows)
     if single:
         if n == 1:
             tops[1] = lows[0] = 0.0
         least, tops[0] = np.inf, -np.inf
         for j in range(n):
-            tops[0], least = max(tops[0], scores[0, j] - tops[j + 1]), min(least, scores[0, j])
-        if least == -np.inf:
-            lows[0] = -np.inf
-    kind = 2
+            x = scores[0, j] - tops[j + 1]
+            none += 1 if x == -np.inf else 0
+            tops[0] = x if x > tops[0] else tops[0]
+            least = x if (x < least) & (x > -np.inf) else least
+        if least < tops[0] - ARBORESCENCE_FAR:
+            return 0
     for j in range(n + 1):
-        if tops[j] == -np.inf or tops[j] == np.inf:
+        if not abs(tops[j]) < np.inf:
             return 0
     for j in range(n):
-        if lows[j] == -np.inf:
-            kind = 1
-        elif lows[j] < tops[j + 1] - ARBORESCENCE_FAR:
+        if lows[j] < tops[j + 1] - ARBORESCENCE_FAR:
             return 0
-    return kind
+    return 1 if none else 2
 
 
 @inner
 def weigh(scores, n, tops, rows):
-    """Fills rows with the weights, 0 on the diagonal; the least of them that is not 0."""
-    least = 1.0
+    """Fills rows with the weights, 0 on the diagonal."""
     for i in range(n + 1):
         down = tops[0] if i == 0 else 0.0
         for j in range(n):
-            x = exp_below(scores[i, j] - tops[j + 1] - down)
-            rows[i, j] = x
-            least = min(least, x if x > 0 else 1.0)
+            rows[i, j] = exp_below(scores[i, j] - tops[j + 1] - down)
         if i:
             rows[i, i - 1] = 0.0
-    return least
 
 
 @inner(fastmath=FAST)
@@ -85,6 +93,14 @@ def add_product(target, factor, row, end):
     """target[:end] += factor * row[:end]."""
     for j in range(end):
         target[j] += factor * row[j]
+
+
+@inner(fastmath=FAST)
+def add_products(target, a, b, c, d, rows, k, end):
+    """target[:end] += the sum of a, …, d times the rows k, …, k + 3: one pass for four words."""
+    first, second, third, fourth = rows[k], rows[k + 1], rows[k + 2], rows[k + 3]
+    for j in range(end):
+        target[j] += (a * first[j] + b * second[j]) + (c * third[j] + d * fourth[j])
 
 
 @inner(fastmath=FAST)
@@ -99,25 +115,61 @@ def add_product_with_care(target, factor, row, end):
 
 
 @inner
+def divide(rows, k, first, pivots):
+    """Makes column k the shares of its heads; whether there are any."""
+    pivot = 0.0
+    for i in range(first, k + 1):
+        pivot += rows[i, k]
+    if not pivot > 0:
+        return False
+    pivots[k] = pivot
+    inverse = 1 / pivot
+    for i in range(k + 1):
+        rows[i, k] *= inverse
+    return True
+
+
+@inner
+def eliminate_with_care(rows, last, first, pivots):
+    """Eliminates the words from `last` on down to 1; whether all went well."""
+    for k in range(last, 0, -1):
+        if not divide(rows, k, first, pivots):
+            return False
+        for i in range(k + 1):
+            share = rows[i, k]
+            if share > 0 and not add_product_with_care(rows[i], share, rows[k + 1], k):
+                return False
+    return True
+
+
+@inner
+def eliminate_four(rows, k, first, pivots):
+    """Eliminates the words k + 3, …, k: first among themselves, then all from the rest at once."""
+    for own in range(k + 3, k - 1, -1):
+        if not divide(rows, own, first, pivots):
+            return False
+        for other in range(k, own):
+            add_product(rows[other + 1], rows[other + 1, own], rows[own + 1], own)
+        for i in range(k + 1):
+            share = rows[i, own]
+            for other in range(k, own):
+                rows[i, other] += share * rows[own + 1, other]
+    for i in range(k + 1):
+        shares = rows[i, k], rows[i, k + 1], rows[i, k + 2], rows[i, k + 3]
+        add_products(rows[i], shares[0], shares[1], shares[2], shares[3], rows, k + 1, k)
+    return True
+
+
+@inner
 def eliminate_one(rows, n, single, careful, pivots):
     """Eliminates the words of one element, the last one first; whether all went well."""
-    first = 1 if single else 0
-    for k in range(n - 1, 0, -1):
-        pivot = 0.0
-        for i in range(first, k + 1):
-            pivot += rows[i, k]
-        if not pivot > 0:
+    first, last = 1 if single else 0, n - 1
+    while not careful and last >= 4:
+        if not eliminate_four(rows, last - 3, first, pivots):
             return False
-        pivots[k] = pivot
-        row, inverse = rows[k + 1], 1 / pivot
-        for i in range(k + 1):
-            share = rows[i, k] * inverse
-            rows[i, k] = share
-            if careful:
-                if share > 0 and not add_product_with_care(rows[i], share, row, k):
-                    return False
-            else:
-                add_product(rows[i], share, row, k)
+        last -= 4
+    if not eliminate_with_care(rows, last, first, pivots):
+        return False
     pivots[0] = rows[0, 0]
     return pivots[0] > 0
 
@@ -131,9 +183,8 @@ def eliminate(scores, lengths, single, lo, hi, factors, log_z, good):
         kind = shift(scores[b], n, single, tops, lows) if n else 0
         good[b] = False
         if kind:
-            least = weigh(scores[b], n, tops, factors.rows[b])
-            if least > ARBORESCENCE_TINY:
-                good[b] = eliminate_one(factors.rows[b], n, single, kind == 1, pivots)
+            weigh(scores[b], n, tops, factors.rows[b])
+            good[b] = eliminate_one(factors.rows[b], n, single, kind == 1, pivots)
         if good[b]:
             total = tops[0]
             for k in range(n):
@@ -151,6 +202,22 @@ def adjoint_row(slopes, share, row, end, out):
     return total
 
 
+@inner(fastmath=FAST)
+def adjoint_rows(slopes, i, k, rows, out, sums):
+    """`adjoint_row` for the rows i, …, i + 3 at once; the products in sums."""
+    a, b, c, d = slopes[i], slopes[i + 1], slopes[i + 2], slopes[i + 3]
+    row = rows[k + 1]
+    x, y, z, w = rows[i, k], rows[i + 1, k], rows[i + 2, k], rows[i + 3, k]
+    of_a = of_b = of_c = of_d = 0.0
+    for j in range(k):
+        out[j] += (x * a[j] + y * b[j]) + (z * c[j] + w * d[j])
+        of_a += a[j] * row[j]
+        of_b += b[j] * row[j]
+        of_c += c[j] * row[j]
+        of_d += d[j] * row[j]
+    sums[i], sums[i + 1], sums[i + 2], sums[i + 3] = of_a, of_b, of_c, of_d
+
+
 @inner
 def adjoint(rows, pivots, n, single, slopes, sums):
     """Fills slopes [n+1 n] with the derivatives of log Z by the weights.
@@ -163,9 +230,12 @@ def adjoint(rows, pivots, n, single, slopes, sums):
         row, out, inverse = rows[k + 1], slopes[k + 1], 1 / pivots[k]
         for j in range(n):
             out[j] = 0.0
-        through = 0.0
-        for i in range(k + 1):
+        through, fours = 0.0, (k + 1) // 4 * 4
+        for i in range(0, fours, 4):
+            adjoint_rows(slopes, i, k, rows, out, sums)
+        for i in range(fours, k + 1):
             sums[i] = adjoint_row(slopes[i], rows[i, k], row, k, out)
+        for i in range(k + 1):
             through += rows[i, k] * sums[i]
         for i in range(k + 1):
             own = 1 - through if i > 0 or not single else 0.0
