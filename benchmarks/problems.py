@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -172,9 +173,10 @@ def span_tree(b: int, n: int, s: int) -> Problem:
     return Problem(f"span trees {b}x{n}, {s} labels", SpanTree, potentials, tuple(potentials))
 
 
-def dependency_tree(b: int, n: int) -> Problem:
-    """Projective dependency trees over n words with one root word."""
+def dependency_tree(b: int, n: int, projective: bool = True) -> Problem:
+    """Dependency trees over n words with one root word."""
     generator = torch.Generator().manual_seed(0)
     potentials = {"arcs": _randn(generator, b, n, n), "root": _randn(generator, b, n)}
-    name = f"projective dependency trees {b}x{n}"
-    return Problem(name, DependencyTree, potentials, tuple(potentials))
+    name = f"{'' if projective else 'non-'}projective dependency trees {b}x{n}"
+    make = partial(DependencyTree, projective=projective)
+    return Problem(name, make, potentials, tuple(potentials))

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import torch
 
 from benchmarks import problems
-from benchmarks.dependencies.peers import StructTrees
+from benchmarks.dependencies.peers import Slogdet, StructTrees, stanza_decoder, stanza_heads
 from benchmarks.peers import torch_struct
 from benchmarks.problems import Problem, apart, furthest_apart
 from benchmarks.report import Agreement, Figure
 from benchmarks.timing import alternate, closely
 
 SHAPES = ((8, 30), (16, 60))  # batch, words
+CROSSING = ((64, 40), (64, 100))  # the same of non-projective trees
 CLOSE = 1e-10  # between two computations in float64
 SINGLE = 1e-3  # what torch-struct's float32 allows
 
@@ -25,13 +26,18 @@ class State:
 
     quick: bool
     projective: list[Problem]
+    crossing: list[Problem]
 
 
 def prepare(quick: bool) -> State:
     """The potentials, and the peers imported: without them nothing runs."""
     torch.set_num_threads(2)
     torch_struct()
-    return State(quick, [problems.dependency_tree(*shape) for shape in SHAPES])
+    return State(
+        quick,
+        [problems.dependency_tree(*shape) for shape in SHAPES],
+        [problems.dependency_tree(*shape, projective=False) for shape in CROSSING],
+    )
 
 
 def check(state: State) -> Iterator[Agreement]:
@@ -45,6 +51,16 @@ def check(state: State) -> Iterator[Agreement]:
         off = furthest_apart(gradient, slopes)
         yield Agreement(f"gradient, {problem.name}: ours in float64", off, 1e-4)
         yield from _beside_torch_struct(problem, SINGLE)
+
+    for problem in state.crossing:
+        (log_z, gradient), (truth, slopes) = problem.gradient(), Slogdet(problem).gradient()
+        yield Agreement(f"log Z, {problem.name}: slogdet", apart(log_z, truth), 1e-5)
+        off = furthest_apart(gradient, slopes)
+        yield Agreement(f"gradient, {problem.name}: slogdet", off, 1e-4)
+    if decoder := stanza_decoder():
+        d = state.crossing[0].make()
+        ours, theirs = d.log_prob(d.mode), d.log_prob(stanza_heads(decoder, state.crossing[0]))
+        yield Agreement(f"best trees, {state.crossing[0].name}: stanza", apart(ours, theirs), 1e-5)
 
 
 def _beside_torch_struct(problem: Problem, tolerance: float) -> Iterator[Agreement]:
@@ -88,3 +104,26 @@ def measure(state: State) -> Iterator[Figure]:
             repeats=repeats,
         )
         yield Figure(f"best trees, {problem.name}", seconds["mode"] * 1e3, "ms", repeats=repeats)
+    yield from _crossing(state, repeats)
+
+
+def _crossing(state: State, repeats: int) -> Iterator[Figure]:
+    """Non-projective trees beside `slogdet`, and beside stanza's maximum arborescences."""
+    for problem in state.crossing:
+        peer = Slogdet(problem)
+        seconds = alternate({"ours": problem.gradient, "theirs": peer.gradient}, repeats)
+        name = f"log Z + gradient, {problem.name}"
+        yield Figure(name, seconds["ours"] * 1e3, "ms", repeats=repeats)
+        ratio = seconds["theirs"] / seconds["ours"]
+        name = f"peer: slogdet in float64 / ours, {problem.name}"
+        yield Figure(name, ratio, "times", at_least=3, repeats=repeats)
+    problem, decoder = state.crossing[0], stanza_decoder()
+    if decoder is None:
+        print("stanza is not installed (pip install --no-deps stanza): no peer of best trees")
+        return
+    ways = {"ours": lambda: problem.make().mode, "theirs": lambda: stanza_heads(decoder, problem)}
+    seconds = alternate(ways, repeats)
+    yield Figure(f"best trees, {problem.name}", seconds["ours"] * 1e3, "ms", repeats=repeats)
+    ratio = seconds["theirs"] / seconds["ours"]
+    name = f"peer: stanza / ours, best trees, {problem.name}"
+    yield Figure(name, ratio, "times", at_least=5, repeats=repeats)

@@ -13,6 +13,7 @@ _CHAIN = "tests/contract/test_linear_chain.py"
 _SEGMENTS = "tests/contract/test_semi_markov.py"
 _SPANS = "tests/contract/test_span_tree.py"
 _DEPENDENCIES = "tests/contract/test_dependency_tree.py"
+_ARBORESCENCES = "tests/oracle/test_arborescences.py"
 _PCFG = "tests/contract/test_pcfg.py"
 _FOREST = "tests/oracle/test_forest.py"
 
@@ -104,6 +105,22 @@ KERNELS = (
         text="of_gap[k] += share",
         instead="of_gap[k] += 0",
         tests=(_DEPENDENCIES, "-k", "Siblings and enumeration"),
+    ),
+    Fault(
+        "arborescences-other-heads-keep-their-share",
+        file="kernels/arborescences/cpu/elimination.py",
+        function="adjoint",
+        text="own = 1 - through if",
+        instead="own = 1.0 if",
+        tests=(_ARBORESCENCES, "-k", "log_z and mild"),
+    ),
+    Fault(
+        "arborescences-head-among-all",
+        file="kernels/arborescences/cpu/sampling.py",
+        function="head_of",
+        text="table[i + 1, k] if linked[i] else -np.inf",
+        instead="table[i + 1, k]",
+        tests=(_ARBORESCENCES, "-k", "samples and mild"),
     ),
     Fault(
         "pcfg-children-swapped",

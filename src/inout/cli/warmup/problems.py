@@ -157,8 +157,9 @@ def _distribution(family: str, dtype: torch.dtype) -> StructuredDistribution:
         return distributions.SemiMarkov(zeros(2, 4, 2, 3, 3))
     if family == "spans":
         return distributions.SpanTree(zeros(2, 4, 4, 2))
-    if family == "dependencies":
-        return distributions.DependencyTree(zeros(2, 4, 4), zeros(2, 4))
+    if family in ("dependencies", "arborescences"):
+        projective = family == "dependencies"
+        return distributions.DependencyTree(zeros(2, 4, 4), zeros(2, 4), projective=projective)
     return distributions.PCFG(zeros(2, 2), zeros(2, 2, 5, 5), zeros(2, 4, 3))
 
 
@@ -237,6 +238,7 @@ FAMILIES: dict[str, tuple[Problem, ...]] = {
     "forest": (_solve, _derivations, _forest_samples, _forest_moments),
     "spans": _dense("spans"),
     "dependencies": _dense("dependencies"),
+    "arborescences": _dense("arborescences"),
 }
 
 # What commands need, each with a kernel that tells whether it is already compiled, the
