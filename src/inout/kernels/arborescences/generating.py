@@ -1,10 +1,14 @@
 """Generating functions of additive functions of labelled arborescences, over any lanes, in torch.
 
 The elimination of words, with functions of z as weights. They are relative to their values at 0,
-whose logs are eliminated beside them: so the range of the weights does not matter.
+whose logs are eliminated beside them, so that the range of the weights does not matter; and each is
+about a mean of its own, so that values which cancel in every tree cost no digits.
 """
 
 from __future__ import annotations
+
+import math
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Inexact
@@ -17,9 +21,22 @@ from inout.kernels.math.reweighting import shares
 from inout.kernels.shapes import Arcs, Generated, Lengths, PerElement
 from inout.series.lanes import Lanes, Points, Truncated
 
-# Where a pivot shrinks to less than this, digits are lost. At such points the determinant is
-# computed again, with pivots from anywhere in the matrix.
-SMALL = 1e-2
+# Where a pivot shrinks to less than SMALL, digits are lost. At such points the determinant is
+# computed again, with pivots from anywhere in the matrix. That subtracts: where the determinant is
+# by more than exp(-FAR) below the product of the weights, only if hardly a digit is left.
+SMALL, LEAST, FAR = 1e-2, 1e-12, 14.0
+
+
+class Table(NamedTuple):
+    """Weights of arcs: exp(logs) · exp(z · means) · lanes, where the lanes are 1 at z = 0."""
+
+    lanes: Inexact[Tensor, "l b h n"]
+    means: Inexact[Tensor, "k b h n"]
+    logs: Arcs
+
+    def at(self, b: Tensor, h: Tensor, n: Tensor) -> Table:
+        """The table with its last three dimensions indexed."""
+        return Table(self.lanes[:, b, h, n], self.means[:, b, h, n], self.logs[b, h, n])
 
 
 def generating_function(
@@ -36,18 +53,30 @@ def generating_function(
     instead of l for power series.
     """
     n = potentials.shape[2]
-    real, _ = with_padding(n, lengths, single_root)
+    real, padding = with_padding(n, lengths, single_root)
     potentials = potentials.double().where(real[..., None], -torch.inf)
     values = values.where(real[..., None], 0.0)
     x, means, logs = label_lanes(lanes, potentials, values, lambda means: means)
     log_z, arcs = _marginals(logs, lengths, single_root)
-    place = torch.arange(n, dtype=torch.float64, device=lengths.device)
-    centres = (arcs * means).sum(2) + shift * torch.cos(1 + 7 * place)  # [k b n]
-    centres = torch.where(place < lengths[:, None], centres, 0.0)
-    off = torch.where(logs == -torch.inf, 0.0, means - centres[:, :, None])
-    x = lanes.times(x, lanes.exponential(off))
-    found = _ratio(lanes, x, logs, lengths, single_root, arcs, log_z)
-    return torch.where(log_z == -torch.inf, 0.0, found), centres.sum(-1)
+    if n == 0:
+        return lanes.one(log_z, len(lengths)).to(x.dtype), values.sum((2, 3, 4))
+    one = lanes.one(logs, *logs.shape).to(x.dtype)
+    table = Table(torch.where(padding, one, x), means, torch.where(padding, 0.0, logs))
+    arcs = torch.where(padding, 1.0, arcs)
+    if single_root:
+        place = _likely_root_first(arcs)
+        table, arcs = table.at(*place), arcs[place]
+    far = table.logs.amax(1).sum(1) - log_z > FAR
+    limits = torch.where(far, LEAST, SMALL)
+    found, centres, small = _pivots(lanes, table, single_root, limits, shift)
+    if isinstance(lanes, Points) and bool((small := small & (log_z > -torch.inf)).any()):
+        about = (arcs * table.means).sum(2)  # [k b n]
+        off = torch.where(table.logs == -torch.inf, 0.0, table.means - about[:, :, None])
+        x = lanes.times(table.lanes, lanes.exponential(off))
+        repaired = _determinants(lanes, small, x, table.logs, single_root, log_z)
+        moved = lanes.exponential(about.sum(-1) - centres)
+        found = torch.where(small, lanes.times(repaired.to(moved.dtype), moved), found)
+    return torch.where(log_z == -torch.inf, 0.0, found), centres
 
 
 @torch.no_grad()
@@ -55,79 +84,61 @@ def _marginals(logs: Arcs, lengths: Lengths, single_root: bool) -> tuple[PerElem
     """log Z, and the probabilities of the arcs."""
     with torch.inference_mode(False), torch.enable_grad():
         scores = logs.detach().clone().requires_grad_()
-        log_z = log_partition(scores, lengths, single_root)
+        log_z = log_partition(scores, lengths.clone(), single_root)
         some = torch.where(log_z == -torch.inf, 0.0, log_z).sum()
         (arcs,) = torch.autograd.grad(some, scores, materialize_grads=True)
     return log_z.detach(), arcs
 
 
-def _ratio(
-    lanes: Lanes,
-    x: Inexact[Tensor, "l b h n"],
-    logs: Arcs,
-    lengths: Lengths,
-    single_root: bool,
-    arcs: Arcs,
-    log_z: PerElement,
-) -> Inexact[Tensor, "l b"]:
-    """Σ over trees of the product of weights exp(logs) · x, divided by Z."""
-    n = logs.shape[2]
-    _, padding = with_padding(n, lengths, single_root)
-    logs = torch.where(padding, 0.0, logs)
-    one = lanes.one(logs, *logs.shape)
-    x = torch.where(padding, one.to(x.dtype), x)
-    if n == 0:
-        return lanes.one(logs, len(lengths)).to(x.dtype)
-    if single_root:
-        x, logs = _with_likely_root_last(x, logs, arcs)
-    pivots, small = _pivots(lanes, x, logs, single_root)
-    if isinstance(lanes, Points) and bool((small := small & (log_z > -torch.inf)).any()):
-        return _repaired(lanes, pivots, small, x, logs, single_root, log_z)
-    return pivots
-
-
-def _with_likely_root_last(
-    x: Inexact[Tensor, "l b h n"], logs: Arcs, arcs: Arcs
-) -> tuple[Inexact[Tensor, "l b h n"], Arcs]:
-    """The first word, which is eliminated last, exchanged for the most probable root word.
+def _likely_root_first(arcs: Arcs) -> tuple[Tensor, Tensor, Tensor]:
+    """How to index a table so that the most probable root word is first, eliminated last.
 
     All words can reach it, so no pivot is 0.
     """
-    b, n = logs.shape[0], logs.shape[2]
-    order = torch.arange(n, device=logs.device).repeat(b, 1)
-    rows, likely = torch.arange(b, device=logs.device), arcs[:, 0].argmax(1)
+    b, n = arcs.shape[0], arcs.shape[2]
+    order = torch.arange(n, device=arcs.device).repeat(b, 1)
+    rows, likely = torch.arange(b, device=arcs.device), arcs[:, 0].argmax(1)
     order[:, 0] = likely
     order[rows, likely] = 0
     heads = torch.nn.functional.pad(order + 1, (1, 0))
-    place = rows[:, None, None], heads[:, :, None], order[:, None, :]
-    return x[:, place[0], place[1], place[2]], logs[place]
+    return rows[:, None, None], heads[:, :, None], order[:, None, :]
 
 
 def _pivots(
-    lanes: Lanes, x: Inexact[Tensor, "l b h n"], logs: Arcs, single_root: bool
-) -> tuple[Inexact[Tensor, "l b"], Bool[Tensor, "l b"]]:
-    """The product of the pivots, divided by those at 0; and where one of them became small."""
-    size = _series(lanes)
+    lanes: Lanes, table: Table, single_root: bool, limits: PerElement, shift: float
+) -> tuple[Inexact[Tensor, "l b"], Inexact[Tensor, "k b"], Bool[Tensor, "l b"]]:
+    """The product of the pivots by those at 0, its mean, and where one is below the limits."""
+    size, first = _series(lanes), int(single_root)
+    x, means, logs = table
     result = lanes.one(logs, logs.shape[0]).to(x.dtype)
+    centres = torch.zeros_like(means[:, :, 0, 0])
     small = torch.zeros(result.shape, dtype=torch.bool, device=x.device)
     for k in range(logs.shape[2] - 1, 0, -1):
-        column, row, first = logs[:, : k + 1, k], logs[:, k + 1, :k], int(single_root)
+        column, row = logs[:, : k + 1, k], logs[:, k + 1, :k]
         chances, total = shares(column[:, first:])
-        pivot = (chances * x[:, :, first : k + 1, k]).sum(-1)
-        tiny = pivot.detach()[::size].abs() < SMALL
-        tiny = tiny.repeat_interleave(size, 0)
+        own = means[:, :, first : k + 1, k]
+        mean = (chances * own).sum(-1) + shift * math.cos(1 + 7 * k)
+        off = torch.where(chances > 0, own - mean[..., None], 0.0)
+        pivot = chances * lanes.times(lanes.exponential(off), x[:, :, first : k + 1, k])
+        pivot = pivot.sum(-1)
+        tiny = (pivot.detach()[::size].abs() < limits).repeat_interleave(size, 0)
         small = small | tiny
-        result = lanes.times(result, pivot)
-        inverse = lanes.inverse(torch.where(tiny, lanes.one(logs, 1).to(x.dtype), pivot))
+        result, centres = lanes.times(result, pivot), centres + mean
+        inverse = lanes.inverse(torch.where(tiny, lanes.one(logs, 1).to(pivot.dtype), pivot))
         ways = lanes.times(x[:, :, : k + 1, k], inverse[..., None])
         ways = lanes.times(ways[..., :, None], x[:, :, None, k + 1, :k])
         total = torch.where(total == -torch.inf, 0.0, total)
         through = (column - total[:, None])[:, :, None] + row[:, None]
+        over = (means[:, :, : k + 1, k] - mean[..., None])[..., None] + means[:, :, None, k + 1, :k]
         parts, logs = shares(torch.stack([logs[:, : k + 1, :k], through], -1))
-        x = parts[..., 0] * x[:, :, : k + 1, :k] + parts[..., 1] * ways
+        both = torch.stack([means[:, :, : k + 1, :k], over], -1)
+        means = (parts * both).sum(-1)
+        off = torch.where(parts > 0, both - means[..., None], 0.0)
+        terms = torch.stack([x[:, :, : k + 1, :k].to(ways.dtype), ways], -1)
+        x = (parts * lanes.times(lanes.exponential(off), terms)).sum(-1)
         loops = torch.eye(k, dtype=torch.bool, device=x.device)
         logs = logs.masked_fill(torch.nn.functional.pad(loops, (0, 0, 1, 0)), -torch.inf)
-    return lanes.times(result, x[:, :, 0, 0]), small
+    return lanes.times(result, x[:, :, 0, 0]), centres + means[:, :, 0, 0], small
 
 
 def _series(lanes: Lanes) -> int:
@@ -135,33 +146,30 @@ def _series(lanes: Lanes) -> int:
     return lanes.size // (1 + lanes.points.shape[1]) if isinstance(lanes, Points) else lanes.size
 
 
-def _repaired(
+def _determinants(
     lanes: Points,
-    pivots: Inexact[Tensor, "l b"],
     small: Bool[Tensor, "l b"],
     x: Inexact[Tensor, "l b h n"],
     logs: Arcs,
     single_root: bool,
     log_z: PerElement,
 ) -> Inexact[Tensor, "l b"]:
-    """The product of the pivots, at points where one is small as the Laplacian's determinant."""
+    """Σ over trees of the products of exp(logs) · x, by Z, where pivots are small; 0 elsewhere."""
     size = _series(lanes)
     scale = logs.amax(1)
     weights = x * (logs - torch.where(scale == -torch.inf, 0.0, scale)[:, None]).exp()
-    apart = weights.reshape(-1, size, *weights.shape[1:])  # [p s b heads n]
+    apart = weights.reshape(-1, size, *weights.shape[1:])  # [p s b h n]
     where = small[::size].nonzero(as_tuple=True)
-    chosen = apart.transpose(1, 2)[where].transpose(0, 1)  # [s m heads n]
+    chosen = apart.transpose(1, 2)[where].transpose(0, 1)  # [s m h n]
     inner = chosen[:, :, 1:]
-    diagonal = inner.sum(2) if single_root else chosen.sum(2)
-    matrix = torch.diag_embed(diagonal) - inner
+    matrix = torch.diag_embed(inner.sum(2) if single_root else chosen.sum(2)) - inner
     if single_root:
         matrix = torch.cat([chosen[:, :, :1], matrix[:, :, 1:]], 2)
-    series = Truncated(lanes.orders or (0,))
-    unit = (scale.sum(1) - log_z).exp()[where[1]]
-    found = _determinant(series, matrix) * unit
-    result = pivots.reshape(-1, size, pivots.shape[1]).transpose(1, 2)
-    result = result.index_put(where, found.T.to(result.dtype))
-    return result.transpose(1, 2).reshape(pivots.shape)
+    found = _determinant(Truncated(lanes.orders or (0,)), matrix)
+    found = found * (scale.sum(1) - log_z).exp()[where[1]]
+    result = found.new_zeros(len(small) // size, small.shape[1], size)
+    result = result.index_put(where, found.T)
+    return result.transpose(1, 2).reshape(small.shape)
 
 
 def _determinant(series: Truncated, matrix: Inexact[Tensor, "s m n n"]) -> Inexact[Tensor, "s m"]:
