@@ -1,8 +1,10 @@
 # The public names and where each comes from, one line for each: type checkers and editors read
 # these lines, and so does `__init__.py`, which imports a name when it is first used.
+from inout import constraints as constraints
 from inout import contexts as contexts
 from inout import latent as latent
 from inout import moments as moments
+from inout import nn as nn
 from inout import programs as programs
 from inout import semirings as semirings
 from inout._core.errors import ArgumentError as ArgumentError
