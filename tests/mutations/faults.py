@@ -115,11 +115,11 @@ KERNELS = (
         tests=(_ARBORESCENCES, "-k", "log_z and mild"),
     ),
     Fault(
-        "arborescences-head-among-all",
+        "arborescences-way-without-the-head",
         file="kernels/arborescences/cpu/sampling.py",
-        function="head_of",
-        text="table[i + 1, k] if linked[i] else -np.inf",
-        instead="table[i + 1, k]",
+        function="way_of",
+        text="logs[k] = table[i, k] + table[k + 1, j]",
+        instead="logs[k] = table[k + 1, j]",
         tests=(_ARBORESCENCES, "-k", "samples and mild"),
     ),
     Fault(
