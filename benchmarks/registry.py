@@ -69,9 +69,9 @@ WORKLOADS = {
             "moments",
         ),
         Workload(
-            "dependencies",
-            "projective dependency trees beside torch-struct on two cores",
-            "dependencies",
+            "dependency",
+            "dependency trees beside torch-struct, slogdet and stanza on two cores",
+            "dependency",
         ),
         Workload("pcfg", "trees of a grammar beside torch-struct on two cores", "pcfg"),
         Workload(

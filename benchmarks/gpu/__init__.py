@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -33,6 +34,22 @@ class Case:
     at_most_potentials: float | None = None  # peak memory, in sizes of the potentials
     at_most_gib: float | None = None
     compared: int | None = None  # elements whose log Z the CPU computes in float64; None: all
+
+
+def _dependency_cases() -> Iterator[Case]:
+    """Dependency trees: (batch, words), whether projective, and the bound in milliseconds."""
+    for shape, projective, bound in (
+        ((16, 60), True, 0.8),
+        ((64, 64), True, 1.0),
+        ((128, 128), True, 3.0),
+        ((64, 64), False, 0.3),
+        ((128, 128), False, 0.6),
+    ):
+        yield Case(
+            partial(problems.dependency_tree, 3, 9, projective),
+            partial(problems.dependency_tree, *shape, projective),
+            at_most_ms=bound,
+        )
 
 
 CASES = (
@@ -64,6 +81,7 @@ CASES = (
     ),
     Case(lambda: problems.semi_markov(3, 17, 4, 5), lambda: problems.semi_markov(16, 64, 8, 16)),
     Case(lambda: problems.span_tree(3, 11, 4), lambda: problems.span_tree(32, 40, 64)),
+    *_dependency_cases(),
 )
 
 

@@ -1,4 +1,4 @@
-"""Workload `dependencies`: dependency trees on two cores, beside their peers, float32."""
+"""Workload `dependency`: dependency trees on two cores, beside their peers, float32."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from benchmarks import problems
-from benchmarks.dependencies.peers import Slogdet, StructTrees, stanza_decoder, stanza_heads
+from benchmarks.dependency.peers import Slogdet, StructTrees, stanza_decoder, stanza_heads
 from benchmarks.peers import torch_struct
 from benchmarks.problems import Problem, apart, furthest_apart
 from benchmarks.report import Agreement, Figure
