@@ -120,11 +120,13 @@ def test_a_discarded_loss_takes_its_passes_along():
     """Without the help of Python's garbage collector, which may come late."""
     potentials = torch.zeros(1, 3, 3, dtype=torch.float64, requires_grad=True)
     passes = CpuTreePasses(potentials, torch.tensor([3]))
-    log_z = differentiable_log_partition(passes, torch.Tensor.sum, potentials)
-    alive = weakref.ref(passes)
+    alive, made = weakref.ref(passes), [passes]
+    log_z = differentiable_log_partition(lambda _: made.pop(), torch.Tensor.sum, potentials)
     gc.disable()
     try:
-        del log_z, passes
+        del passes
+        assert alive() is not None
+        del log_z
         assert alive() is None
     finally:
         gc.enable()

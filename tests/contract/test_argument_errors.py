@@ -49,6 +49,7 @@ the whole must be at least its part
 there must be inputs, with an output
 there must be nonterminals and preterminals
 there must be one parse (or None) for each
+two distributions with the same ordering
 two distributions with the same successors
 """
 OF_THE_OBJECT_ITSELF = """\

@@ -359,6 +359,8 @@ def differentiable_log_partition(
     evaluation = Evaluation(make, twin)
     if not (gradient_wanted(*potentials) or is_transformed(*_given(lengths))):
         return _log_z(evaluation.passes(lengths, potentials), potentials)
+    if lengths is not None and lengths.is_inference():
+        lengths = lengths.clone()  # autograd saves no inference tensors
     result: Tensor = _apply(_LogPartition, evaluation, lengths, *potentials)
     return result
 
