@@ -10,7 +10,10 @@ EXAMPLES = """[bold]Examples[/bold]
   inout warmup sparse forest
 """
 # As in `inout.cli.warmup.problems`, which is imported later.
-FAMILIES = ("sparse", "pcfg", "chain", "lattice", "latent", "segments", "forest", "spans")
+FAMILIES = (
+    "sparse", "pcfg", "chain", "lattice", "latent", "segments", "forest", "spans", "dependencies",
+    "arborescences",
+)  # fmt: skip
 _LISTED = ", ".join(FAMILIES)
 
 
