@@ -16,6 +16,7 @@ _DEPENDENCIES = "tests/contract/test_dependency_tree.py"
 _ARBORESCENCES = "tests/oracle/test_arborescences.py"
 _PCFG = "tests/contract/test_pcfg.py"
 _FOREST = "tests/oracle/test_forest.py"
+_LAYERS = "tests/oracle/test_layers.py"
 
 KERNELS = (
     Fault(
@@ -51,9 +52,17 @@ KERNELS = (
         tests=(_CHAIN, "-k", "ties"),
     ),
     Fault(
+        "chain-block-without-the-betas-behind-it",
+        file="kernels/chain/cpu/recomputed.py",
+        function="RecomputingPasses.gradients",
+        text="+= betas[which[goes_on]]",
+        instead="+= 0",
+        tests=("tests/agreement/test_chain_recomputing.py", "-k", "passes"),
+    ),
+    Fault(
         "segments-widest-forgotten",
         file="kernels/segments/cpu/scaled.py",
-        function="forward_one",
+        function="advance",
         text="for d in range(1, min(blocks.shape[0], t) + 1):",
         instead="for d in range(1, max(min(blocks.shape[0], t), 2)):",
         tests=(_SEGMENTS, "-k", "enumeration"),
@@ -65,6 +74,14 @@ KERNELS = (
         text="t, label = lengths[b], 0",
         instead="t, label = positions, 0",
         tests=(_SEGMENTS, "-k", "padding"),
+    ),
+    Fault(
+        "segments-block-begins-with-the-wrong-scales",
+        file="kernels/segments/cpu/recomputed.py",
+        function="forward",
+        text="state.logs[row] = state.logs[row + every]",
+        instead="state.logs[row] = state.logs[row]",
+        tests=("tests/agreement/test_segments_recomputing.py", "-k", "passes"),
     ),
     Fault(
         "spans-children-overlap",
@@ -107,6 +124,14 @@ KERNELS = (
         tests=(_DEPENDENCIES, "-k", "Siblings and enumeration"),
     ),
     Fault(
+        "dependencies-covariance-without-the-mean",
+        file="kernels/dependencies/cpu/tangent.py",
+        function="add",
+        text="(a.means[k] + b.means[k] - mean)",
+        instead="(a.means[k] + b.means[k])",
+        tests=(_DEPENDENCIES, "-k", "TestLabelled and (entropy or covariance)"),
+    ),
+    Fault(
         "arborescences-other-heads-keep-their-share",
         file="kernels/arborescences/cpu/elimination.py",
         function="adjoint",
@@ -137,6 +162,14 @@ KERNELS = (
         text="element.betas[k + 1, j], factor, pairs)",
         instead="element.betas[k + 1, j], factor / factor, pairs)",
         tests=(_PCFG, "-k", "enumeration or huge"),
+    ),
+    Fault(
+        "recomputing-gradient-of-the-last-group",
+        file="kernels/recomputing.py",
+        function="_GroupedPasses._collected",
+        text="part += found",
+        instead="part.copy_(found)",
+        tests=("tests/agreement/test_charts_recomputing.py", "-k", "numbers"),
     ),
     Fault(
         "sparse-exponent-of-one-child",
@@ -197,10 +230,18 @@ KERNELS = (
     Fault(
         "forest-shares-not-rescaled",
         file="kernels/forest/cpu/scaled.py",
-        function="inside",
-        text="shares[e] = ordinary(m, x - scale)",
-        instead="shares[e] = m",
+        function="derive",
+        text="shares[e - first_edge] = ordinary(m, x - scale)",
+        instead="shares[e - first_edge] = m",
         tests=("tests/oracle/test_forest_extremes.py",),
+    ),
+    Fault(
+        "forest-block-drops-what-the-next-one-uses",
+        file="kernels/forest/cpu/recomputed.py",
+        function="assign",
+        text="if last[i] >= bounds[block + 1]:",
+        instead="if last[i] > bounds[block + 1]:",
+        tests=("tests/agreement/test_forest_recomputing.py", "-k", "passes"),
     ),
     Fault(
         "forest-counts-of-impossible-items",
@@ -352,6 +393,30 @@ ABOVE = (
         text="positions < self.lengths[..., None]",
         instead="positions <= self.lengths[..., None]",
         tests=(_CHAIN, "-k", "padding or ragged"),
+    ),
+    Fault(
+        "layers-root-of-the-longest-sentence",
+        file="nn/tree_crf.py",
+        function="TreeCRF._distribution",
+        text="lengths[..., None, None] - 1",
+        instead="n - 1",
+        tests=(_LAYERS, "-k", "enumeration"),
+    ),
+    Fault(
+        "layers-chunk-goes-on-with-another-type",
+        file="constraints.py",
+        function="_sequence.allowed",
+        text='before[0] in "BI" and before[1] == after[1]',
+        instead='before[0] in "BI"',
+        tests=(_LAYERS, "-k", "schemes"),
+    ),
+    Fault(
+        "layers-mean-over-the-padding",
+        file="nn/layer.py",
+        function="StructuredLayer.forward",
+        text="total / distribution.lengths.expand(loss.shape).sum()",
+        instead="total / (loss.numel() * distribution.event_shape[0])",
+        tests=("tests/contract/test_layers.py", "-k", "reductions"),
     ),
     Fault(
         "learning-step-without-normalisation",
