@@ -34,7 +34,7 @@ from inout.grammars.transforms.pieces import random_numbers
 from inout.grammars.tree import PlainTree, Tree, as_nltk
 from inout.kernels.sparse.max_rule import max_rule
 from inout.kernels.sparse.op import log_partition
-from inout.kernels.sparse.reference import inside_log_values, outside_log_values
+from inout.kernels.sparse.reference import LogWeights, inside_log_values, outside_log_values
 from inout.kernels.sparse.sample import sample
 from inout.kernels.sparse.trees import best_trees
 
@@ -192,8 +192,8 @@ class Analyses:
 
     def _log_values(self, values: Callable[..., Tensor]) -> Tensor:
         problem, form = self.problem, self.problem.form
-        potentials = problem.potentials(problem.weights(problem.base))
-        found = values(form.arrays, problem.compiled.arrays, *potentials, problem.beam)
+        logs = LogWeights(*problem.potentials(problem.weights(problem.base)))
+        found = values(form.arrays, problem.compiled.arrays, logs, problem.beam)
         # Ends come after the last word of a span: no span ends at 0.
         found = found[..., torch.from_numpy(form.is_original)]
         return torch.nn.functional.pad(found, (0, 0, 1, 0), value=-torch.inf)

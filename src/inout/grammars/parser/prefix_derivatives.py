@@ -12,7 +12,7 @@ from inout.grammars.parser.normal_form import FormWeights, NormalForm
 from inout.grammars.parser.sentences import Compiled
 from inout.grammars.table import RuleTable
 from inout.grammars.transforms.base import Vector
-from inout.kernels.sparse.reference import inside_log_values, log_sums
+from inout.kernels.sparse.reference import LogWeights, inside_log_values, log_sums
 
 
 def prefix_derivatives(
@@ -39,12 +39,12 @@ def prefix_derivatives(
     logs = torch.stack([whole, log_empty])
     log_both = logs - log_sums(logs, torch.zeros(2, dtype=torch.long), 1)
     weights = FormWeights(inner, form.closure.log_weights(inner))
-    potentials = given.potentials(form, weights)
-    inside = inside_log_values(form.arrays, given.arrays, *potentials)
+    potentials = LogWeights(*given.potentials(form, weights))
+    inside = inside_log_values(form.arrays, given.arrays, potentials)
     begins, sentences = [log_both[1] * 0.0], [log_both[1]]
     climb = _Climb(form, inner)
     for j in range(n):
-        begins.append(log_both[0] + climb.prefix(inside, potentials[2], given, j))
+        begins.append(log_both[0] + climb.prefix(inside, potentials.words, given, j))
         sentences.append(log_both[0] + inside[0, j, 0])
     return torch.stack(begins), torch.stack(sentences)
 

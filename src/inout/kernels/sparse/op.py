@@ -12,7 +12,7 @@ from inout.kernels.autograd import differentiable_log_partition, gradient_wanted
 from inout.kernels.sparse.arrays import RuleArrays, SentenceArrays
 from inout.kernels.sparse.cpu.outside import Counts
 from inout.kernels.sparse.cpu.passes import ParsingPasses
-from inout.kernels.sparse.reference import reference_log_partition
+from inout.kernels.sparse.reference import LogWeights, reference_log_partition
 
 
 class Foresight:
@@ -74,7 +74,8 @@ class _Derivatives:
         return tangents_by(self.twin, weights, self.potentials, directions)
 
     def twin(self, binary: Tensor, unary: Tensor, words: Tensor) -> Tensor:
-        return reference_log_partition(self.rules, self.sentences, binary, unary, words, self.beam)
+        logs = LogWeights(binary, unary, words)
+        return reference_log_partition(self.rules, self.sentences, logs, self.beam)
 
 
 def log_partition(

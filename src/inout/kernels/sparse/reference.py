@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,50 +15,43 @@ from inout.kernels.sparse.arrays import RuleArrays, SentenceArrays
 Cells = dict[tuple[int, int], Tensor]  # by first and last word: [symbols]
 
 
+class LogWeights(NamedTuple):
+    """Log-weights of rules, for all cells or with a row for each, and of the chart's entries."""
+
+    binary: Float[Tensor, " r"] | Float[Tensor, "cells r"]
+    unary: Float[Tensor, " u"] | Float[Tensor, "cells u"]
+    words: Float[Tensor, " entries"]
+
+
 def reference_log_partition(
-    rules: RuleArrays,
-    sentences: SentenceArrays,
-    binary_log_weights: Float[Tensor, " r"] | Float[Tensor, "cells r"],
-    unary_log_weights: Float[Tensor, " u"] | Float[Tensor, "cells u"],
-    word_log_weights: Float[Tensor, " entries"],
-    beam: float = 0.0,
+    rules: RuleArrays, sentences: SentenceArrays, logs: LogWeights, beam: float = 0.0
 ) -> Float[Tensor, " b"]:
     """log Z [b], in log space, span by span: O(n³ rules) for a sentence."""
-    weights = _Weights(rules, sentences, binary_log_weights, unary_log_weights, word_log_weights)
+    weights = _Weights(rules, sentences, logs)
     results = []
     for b, n in enumerate(sentences.lengths.tolist()):
-        nothing = word_log_weights.new_full((), -torch.inf)
+        nothing = logs.words.new_full((), -torch.inf)
         above, _ = weights.inside(b, beam)
         results.append(above[0, n - 1][rules.grammar.root] if n else nothing)
-    return torch.stack(results) if results else word_log_weights.new_empty(0)
+    return torch.stack(results) if results else logs.words.new_empty(0)
 
 
 def inside_log_values(
-    rules: RuleArrays,
-    sentences: SentenceArrays,
-    binary_log_weights: Float[Tensor, " r"] | Float[Tensor, "cells r"],
-    unary_log_weights: Float[Tensor, " u"] | Float[Tensor, "cells u"],
-    word_log_weights: Float[Tensor, " entries"],
-    beam: float = 0.0,
+    rules: RuleArrays, sentences: SentenceArrays, logs: LogWeights, beam: float = 0.0
 ) -> Float[Tensor, "n n s"]:
     """log of above(A, i, j) of the only sentence, span by span; differentiable."""
-    weights = _Weights(rules, sentences, binary_log_weights, unary_log_weights, word_log_weights)
+    weights = _Weights(rules, sentences, logs)
     return weights.square(weights.inside(0, beam)[0])
 
 
 def outside_log_values(
-    rules: RuleArrays,
-    sentences: SentenceArrays,
-    binary_log_weights: Float[Tensor, " r"] | Float[Tensor, "cells r"],
-    unary_log_weights: Float[Tensor, " u"] | Float[Tensor, "cells u"],
-    word_log_weights: Float[Tensor, " entries"],
-    beam: float = 0.0,
+    rules: RuleArrays, sentences: SentenceArrays, logs: LogWeights, beam: float = 0.0
 ) -> Float[Tensor, "n n s"]:
     """log ∂Z/∂below(A, i, j) of the only sentence: of a node A, also in the midst of a chain.
 
     Nothing is divided by, so symbols of value 0 have one too. Differentiable. O(n³ rules).
     """
-    weights = _Weights(rules, sentences, binary_log_weights, unary_log_weights, word_log_weights)
+    weights = _Weights(rules, sentences, logs)
     return weights.square(weights.outside(0, beam))
 
 
@@ -70,15 +64,12 @@ class _Weights:
     it is less than beam times the largest.
     """
 
-    def __init__(
-        self, rules: RuleArrays, sentences: SentenceArrays, binary: Tensor, unary: Tensor,
-        words: Tensor,
-    ) -> None:  # fmt: skip
+    def __init__(self, rules: RuleArrays, sentences: SentenceArrays, logs: LogWeights) -> None:
         grammar, ways = rules.grammar, rules.ways
         self.size, self.root, self.sentences, self.words = (
-            rules.num_symbols, grammar.root, sentences, words,
+            rules.num_symbols, grammar.root, sentences, logs.words,
         )  # fmt: skip
-        self.binary, self.unary = (x if x.ndim == 2 else x[None] for x in (binary, unary))
+        self.binary, self.unary = (x if x.ndim == 2 else x[None] for x in logs[:2])
         self.binary = self.binary[:, torch.from_numpy(ways.order).long()]
         self.head, self.left, self.right, self.unary_head, self.unary_child = (
             torch.from_numpy(x).long()
