@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from inout._core.errors import ArgumentError
@@ -92,16 +91,10 @@ class Agenda:
     kth: float = -np.inf
     bound: float = np.inf
 
-    def start(
-        self,
-        derived: Mapping[str, Relation],
-        facts: Mapping[str, Facts],
-        axiom_rows: NDArray[np.int64],
-    ) -> None:
+    def start(self, derived: Mapping[str, Relation], fact_weights: NDArray[np.float64]) -> None:
         """Take up the weights of the facts."""
-        logs = [f.log_weights.detach().double().cpu() for f in facts.values()]
-        self.fact_weights = torch.cat([torch.zeros(0), *logs]).numpy()[axiom_rows]
-        if (self.fact_weights > 0).any():
+        self.fact_weights = fact_weights
+        if (fact_weights > 0).any():
             raise ArgumentError("facts", "must have weights of at most 1 for a best-first search")
 
     def add(self, chunk: EdgeChunk) -> None:

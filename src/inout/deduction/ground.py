@@ -100,7 +100,7 @@ class Grounding:
                 first_axiom += len(codes)
             first_row += len(facts)
         self.axiom_rows = np.concatenate([np.empty(0, dtype=np.int64), *rows])
-        self.beam.start(self.derived, self.facts, self.axiom_rows)
+        self.beam.start(self.derived, self._axiom_weights())
         for (name, arity), relation in self.given.items():
             if name in self.derived and arity == self.derived[name].arity:
                 # Given and derived: the derived item has one edge more, from the fact itself.
@@ -108,6 +108,10 @@ class Grounding:
                 head = self.derived[name]
                 numbers = head.table.add(relation.given.rows)
                 self._add_edges(head, numbers, [(relation, relation.given.numbers)])
+
+    def _axiom_weights(self) -> NDArray[np.float64]:
+        logs = [facts.log_weights.detach().double().cpu() for facts in self.facts.values()]
+        return torch.cat([torch.zeros(0), *logs]).numpy()[self.axiom_rows]
 
     def _relation(self, atom: Atom) -> Relation:
         if atom.relation in self.derived:

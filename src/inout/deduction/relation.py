@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from inout._core.checks import at_least
-from inout.deduction.facts import Facts
 from inout.kernels.math.interning import RowTable
 
 Part = Literal["old", "new", "all"]
@@ -89,17 +87,9 @@ class Beam:
         for name, width in self.widths.items():
             at_least(f"beam[{name!r}]", width, 1)
 
-    def start(
-        self,
-        derived: Mapping[str, Relation],
-        facts: Mapping[str, Facts],
-        axiom_rows: NDArray[np.int64],
-    ) -> None:
-        """Take up the weights of the facts."""
-        if not self.widths:
-            return
-        chained = [f.log_weights.detach().double().cpu() for f in facts.values()]
-        self.fact_weights = torch.cat(chained).numpy()[axiom_rows] if chained else np.empty(0)
+    def start(self, derived: Mapping[str, Relation], fact_weights: NDArray[np.float64]) -> None:
+        """Take up the weights of the facts, before anything is derived."""
+        self.fact_weights = fact_weights
         self.weights = {name: np.empty(0) for name in derived}
 
     def _grown(self, relation: Relation) -> NDArray[np.float64]:
