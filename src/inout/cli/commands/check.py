@@ -15,15 +15,13 @@ EXAMPLES = """The exit code is 1 if there is a problem.
 """
 
 
+@opt.reads_a_grammar
 def check(
     grammar: str = opt.GRAMMAR,
     weighted: bool = opt.flag(
         "--weighted", "Weights need not be probabilities: do not check their sums."
     ),
-    format: str | None = opt.FORMAT,
-    start: str | None = opt.START,
-    add_duplicates: bool = opt.DUPLICATES,
-    encoding: str | None = opt.ENCODING,
+    reading: opt.Reading = opt.DETECTED,
     as_json: bool = opt.JSON,
 ) -> int:
     """Diagnose a grammar: useless symbols, sums of weights, consistency, expectations."""
@@ -34,7 +32,7 @@ def check(
         from inout.grammars.diagnostics import diagnose
 
         line.say(f"reading {grammar}")
-        loaded = load_grammar(grammar, format, start, add_duplicates, encoding)
+        loaded = load_grammar(grammar, reading)
         line.say("analysing the rules")
         found = diagnose(loaded)
     if as_json:

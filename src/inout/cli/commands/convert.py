@@ -15,6 +15,7 @@ EXAMPLES = """[bold]Examples[/bold]
 """
 
 
+@opt.reads_a_grammar
 def convert(
     grammar: str = opt.GRAMMAR,
     out: str | None = opt.option("--out -o", "FILE", "Output file. Default: stdout."),
@@ -24,10 +25,7 @@ def convert(
         "--normalise", "Turn weights into probabilities, keeping the relative weights of trees."
     ),
     log: bool = opt.flag("--log", "Write log-weights (format lines)."),
-    format: str | None = opt.FORMAT,
-    start: str | None = opt.START,
-    add_duplicates: bool = opt.DUPLICATES,
-    encoding: str | None = opt.ENCODING,
+    reading: opt.Reading = opt.DETECTED,
 ) -> None:
     """Convert a grammar to another format; trim or normalise it on the way."""
     with status() as line:
@@ -36,7 +34,7 @@ def convert(
 
         target = output_format(out, opt.optional_choice("--to", to, opt.FORMATS))
         line.say(f"reading {grammar}")
-        read = load_grammar(grammar, format, start, add_duplicates, encoding)
+        read = load_grammar(grammar, reading)
         made = trimmed(read) if trim else read
         if not len(made):
             raise ArgumentError("--trim", f"would remove all rules: {grammar} derives no tree")

@@ -21,6 +21,7 @@ an uninterrupted run.
 """
 
 
+@opt.reads_a_grammar
 def em(
     grammar: str = opt.GRAMMAR,
     corpus: list[str] = opt.argument("CORPUS", "Files with one sentence per line; - is stdin."),
@@ -43,10 +44,7 @@ def em(
     max_words: int = opt.MAX_WORDS,
     checkpoint: str | None = opt.option("--checkpoint", "FILE", "Another file for the checkpoint."),
     resume: bool = opt.RESUME,
-    format: str | None = opt.FORMAT,
-    start: str | None = opt.START,
-    add_duplicates: bool = opt.DUPLICATES,
-    encoding: str | None = opt.ENCODING,
+    reading: opt.Reading = opt.DETECTED,
     as_json: bool = opt.JSON,
 ) -> None:
     """Train a grammar on sentences by EM (inside-outside); every step raises the likelihood."""
@@ -64,7 +62,7 @@ def em(
         target = output_format(out, opt.optional_choice("--to", to, opt.FORMATS))
         lines = read_sentences(corpus, [], grammar)
         line.say(f"reading {grammar}")
-        loaded = load_grammar(grammar, format, start, add_duplicates, encoding)
+        loaded = load_grammar(grammar, reading)
         from inout.cli.grammars import em as work
 
         line.say("reading the corpus")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection
+from functools import wraps
+from inspect import Signature, signature
+from typing import Any, NamedTuple, get_type_hints
 
 import typer
 
@@ -56,15 +58,7 @@ SENTENCES = argument(
 )
 TAGGED = argument("DATA", "Files of labelled sequences, plain, .xz or .gz; - is stdin.")
 SENTENCE = option("--sentence", "WORDS", "Sentence, instead of files. Repeatable.")
-FORMAT = option(
-    "--from", "FORMAT", "Format of the grammar: nltk, lines, wsj, json. Default: detected."
-)
 TO = option("--to", "FORMAT", "Output format: nltk, lines, wsj, json. Default: from the file name.")
-ENCODING = option(
-    "--encoding", "NAME", "Encoding of the grammar file: utf-8, latin-1, …", shown="utf-8"
-)
-START = option("--start", "SYMBOL", "Start symbol, instead of the grammar's own.")
-DUPLICATES = flag("--add-duplicates", "Add up the weights of duplicate rules (default: an error).")
 JSON = flag("--json", "Print JSON.")
 HTML = option("--html", "FILE", "Write a page with drawings.")
 SEED = option("--seed", "N", "Random seed.", shown="random")
@@ -82,6 +76,62 @@ MAX_EDGES = option("--max-edges", "N", "Maximum number of edges.", shown="50,000
 MAX_ROUNDS = option("--max-rounds", "N", "Maximum number of rounds.", shown="100,000")
 _SKIPPED = "Skip longer sentences: time is cubic in the length, memory quadratic."
 MAX_WORDS = option("--max-words", "N", _SKIPPED, 300)
+
+
+class Reading(NamedTuple):
+    """How a grammar is read: the options of all commands that take one."""
+
+    format: str | None = None
+    start: str | None = None
+    add_duplicates: bool = False
+    encoding: str | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What was given, by option."""
+        names = "--from", "--start", "--add-duplicates", "--encoding"
+        return dict(zip(names, self, strict=True))
+
+
+DETECTED = Reading()
+_OF_READING = {
+    "format": option(
+        "--from", "FORMAT", "Format of the grammar: nltk, lines, wsj, json. Default: detected."
+    ),
+    "start": option("--start", "SYMBOL", "Start symbol, instead of the grammar's own."),
+    "add_duplicates": flag(
+        "--add-duplicates", "Add up the weights of duplicate rules (default: an error)."
+    ),
+    "encoding": option(
+        "--encoding", "NAME", "Encoding of the grammar file: utf-8, latin-1, …", shown="utf-8"
+    ),
+}
+
+
+def reads_a_grammar(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with four options in place of its parameter `reading`.
+
+    typer takes options from signatures, where they cannot stand as a bundle.
+    """
+
+    @wraps(command)
+    def with_options(**given: Any) -> Any:
+        reading = Reading(**{name: given.pop(name) for name in _OF_READING})
+        return command(**given, reading=reading)
+
+    types = get_type_hints(Reading)
+    parameters = []
+    for parameter in signature(command, eval_str=True).parameters.values():
+        if parameter.name == "reading":
+            parameters += [
+                parameter.replace(name=name, default=default, annotation=types[name])
+                for name, default in _OF_READING.items()
+            ]
+        else:
+            parameters.append(parameter)
+    with_options.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {x.name: x.annotation for x in parameters}
+    return with_options
 
 
 def choice(option: str, given: str, known: Collection[str]) -> str:

@@ -35,6 +35,7 @@ SHAPES = ("tree", "bracketed")
 THRESHOLD, NO_PRUNING = "1e-5", "none"
 
 
+@opt.reads_a_grammar
 def parse(
     grammar: str | None = opt.argument(
         "GRAMMAR",
@@ -75,10 +76,7 @@ def parse(
         shown=THRESHOLD,
     ),
     max_words: int = opt.MAX_WORDS,
-    format: str | None = opt.FORMAT,
-    start: str | None = opt.START,
-    add_duplicates: bool = opt.DUPLICATES,
-    encoding: str | None = opt.ENCODING,
+    reading: opt.Reading = opt.DETECTED,
     as_json: bool = opt.JSON,
     html: str | None = opt.HTML,
 ) -> None:
@@ -114,9 +112,7 @@ def parse(
             of_models = {"--threshold": threshold, "--method goodman": method == GOODMAN}
             opt.refuse(of_models, "is for latent models only")
         else:
-            of_grammars = {"--count": count_trees, "--from": format, "--start": start}
-            of_grammars |= {"--add-duplicates": add_duplicates, "--encoding": encoding}
-            _check_for_model(method, k, of_grammars)
+            _check_for_model(method, k, {"--count": count_trees, **reading.options})
             check_model(model)
         lines = read_sentences(given, sentence or [], name)
         request = Request(
@@ -132,7 +128,7 @@ def parse(
         )
         line.say(f"reading {name}")
         if model is None:
-            loaded = load_grammar(name, format, start, add_duplicates, encoding)
+            loaded = load_grammar(name, reading)
             ask = _by_grammar(loaded, request, line)
         else:
             ask = _by_model(model, pruning, request)

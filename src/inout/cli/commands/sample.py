@@ -15,6 +15,7 @@ EXAMPLES = """[bold]Examples[/bold]
 SHAPES = ("words", "bracketed", "tree")
 
 
+@opt.reads_a_grammar
 def sample(
     grammar: str = opt.GRAMMAR,
     samples: int = opt.option("--samples -n", "N", "Number of samples.", 10),
@@ -23,10 +24,7 @@ def sample(
         "--format", "FORMAT", "words, bracketed (one tree per line) or tree (drawn).", SHAPES[0]
     ),
     normalise: bool = opt.flag("--normalise", "Turn weights into probabilities first."),
-    format: str | None = opt.FORMAT,
-    start: str | None = opt.START,
-    add_duplicates: bool = opt.DUPLICATES,
-    encoding: str | None = opt.ENCODING,
+    reading: opt.Reading = opt.DETECTED,
     as_json: bool = opt.JSON,
 ) -> None:
     """Draw sentences or trees from a grammar."""
@@ -37,7 +35,7 @@ def sample(
         from inout.cli.grammars.loading import load_grammar
 
         line.say(f"reading {grammar}")
-        loaded = load_grammar(grammar, format, start, add_duplicates, encoding)
+        loaded = load_grammar(grammar, reading)
         from inout.cli.grammars.sample import prepare, print_samples
 
         prepared = prepare(loaded, normalise)

@@ -16,6 +16,7 @@ EXAMPLES = """The surprisal of a word is -log2 of its probability given the word
 """
 
 
+@opt.reads_a_grammar
 def surprisal(
     grammar: str = opt.GRAMMAR,
     files: list[str] | None = opt.SENTENCES,
@@ -24,10 +25,7 @@ def surprisal(
         "--end", "Include the end of the sentence: the total is then -log2 p(sentence)."
     ),
     max_words: int = opt.MAX_WORDS,
-    format: str | None = opt.FORMAT,
-    start: str | None = opt.START,
-    add_duplicates: bool = opt.DUPLICATES,
-    encoding: str | None = opt.ENCODING,
+    reading: opt.Reading = opt.DETECTED,
     as_json: bool = opt.JSON,
 ) -> None:
     """Show how unexpected each word is after the words before it, in bits."""
@@ -37,7 +35,7 @@ def surprisal(
 
         lines = read_sentences(files or [], sentence or [], grammar)
         line.say(f"reading {grammar}")
-        loaded = load_grammar(grammar, format, start, add_duplicates, encoding)
+        loaded = load_grammar(grammar, reading)
         from inout._core.pipeline import begun
         from inout.cli.grammars import surprisal as report
         from inout.cli.paper import Paper

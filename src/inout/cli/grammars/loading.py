@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from inout._core.errors import ArgumentError, FileError
-from inout.cli.commands.options import choice
+from inout.cli.commands.options import Reading, optional_choice
 from inout.cli.files import STANDARD_INPUT, STDIN, stdin_bytes, stdin_lines
 from inout.cli.messages import did_you_mean
 from inout.grammars import library
@@ -44,18 +44,11 @@ class Line:
         return FileError(message, file=self.source, line=self.number, column=column)
 
 
-def load_grammar(
-    path: str,
-    format: str | None = None,
-    start: str | None = None,
-    add_duplicates: bool = False,
-    encoding: str | None = None,
-) -> Grammar:
+def load_grammar(path: str, reading: Reading) -> Grammar:
     """The grammar from a file, from the library by name, or from standard input for `-`."""
-    form: Format | None = None
-    if format is not None:
-        form = choice("--from", format, get_args(Format))  # type: ignore[assignment]
-    duplicates: Duplicates = "add" if add_duplicates else "error"
+    form: Format | None = optional_choice("--from", reading.format, get_args(Format))
+    start, encoding = reading.start, reading.encoding
+    duplicates: Duplicates = "add" if reading.add_duplicates else "error"
     if path == STANDARD_INPUT:
         text = decoded(STDIN, stdin_bytes("a grammar").read(), encoding, "#")
         return Grammar.from_text(text, form, STDIN, start=start, duplicates=duplicates)
