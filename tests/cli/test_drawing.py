@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
+
 import pytest
 
 import inout
@@ -16,6 +19,7 @@ from inout.viz import TreeNode, text
 from inout.viz.branches import branches, side_by_side
 from inout.viz.forest_layout import layout
 
+ENGLISH = Path(__file__).parents[2] / "examples" / "english.tsv"
 WORDS = inout.programs.sentence(["a", "b"])
 
 
@@ -56,6 +60,24 @@ def test_relations_are_named_where_two_have_spans():
     """)
     assert brackets(forest).startswith('(y("S",0,2) (x("A",0,1) a)')
     assert 'y("S",0,2)' in {node.label for node in phrase_graph(forest).nodes}
+
+
+def test_words_and_spans_of_a_solved_program_stand_as_in_the_sentence():
+    """Both readings of each word, although the best derivation was met first."""
+    words = inout.programs.sentence(["time", "flies", "like", "an", "arrow"])
+    rules = [line.split("\t") for line in ENGLISH.read_text().splitlines() if line[0] != "#"]
+    rule = {tuple(row): math.log(float(weight)) for *row, weight in rules}
+    program = inout.programs.load("cnf_inside")
+    graph = phrase_graph(program.ground({**words, "rule": rule, "start": [("S",)]}))
+    rows: dict[tuple[str, float], list[tuple[float, float]]] = {}
+    for number, box in layout(graph).boxes:
+        node = graph.nodes[number]
+        if node.place is not None:
+            rows.setdefault((node.kind, box.y), []).append((box.centre, node.place))
+    assert sorted(map(len, rows.values())) == [1, 1, 2, 2, 5, 8]
+    for row in rows.values():
+        places = [place for _, place in sorted(row)]
+        assert places == sorted(places)
 
 
 def test_a_goal_with_several_parts_stays():

@@ -49,7 +49,8 @@ def phrase_tree(derivation: Derivation) -> TreeNode:
 def phrase_graph(forest: Forest) -> Graph:
     """The likely part of a forest, to draw, without facts other than words.
 
-    beta(X,I,K) is labelled X[I,K] under the same condition as in `phrase_tree`.
+    beta(X,I,K) is labelled X[I,K] under the same condition as in `phrase_tree`. Words and such
+    items stand in the order of the sentence.
     """
     graph = as_graph(forest)
     labels = {node.id: forest.labels[int(node.id)] for node in graph.nodes}
@@ -62,12 +63,13 @@ def phrase_graph(forest: Forest) -> Graph:
         label = labels[node.id]
         if node.kind == "axiom" and not _is_word(label):
             continue
-        name = str(label)
+        name, place = str(label), None
+        match label:
+            case Item(arguments=(str(), int(first), int(last))) if short or _is_word(label):
+                name, place = f"{_first(label)}[{first},{last}]", (first + last) / 2
         if _is_word(label):
             name = _first(label)
-        elif short and _is_span(label) and isinstance(label, Item):
-            name = "{}[{},{}]".format(*label.arguments)
-        nodes.append(replace(node, label=name))
+        nodes.append(replace(node, label=name, place=place))
     kept = {node.id for node in nodes}
     edges = [
         HyperEdge(edge.head, tuple(tail for tail in edge.tails if tail in kept), edge.weight)
