@@ -52,7 +52,20 @@ def clear(numbers, size):
                 table[i, j] = 0.0
 
 
+# Arithmetic is not `FAST` where tables are written: by their addresses the compiled loop decides
+# at run time whether to use vector instructions, and both ways must round alike.
+
+
 @inner(fastmath=FAST)
+def added(x, first, end):
+    """The sum of x[first:end]."""
+    total = 0.0
+    for k in range(first, end):
+        total += x[k]
+    return total
+
+
+@inner
 def divide(a, b, total, count, kind, chance, of_a, of_b):
     """Adds the chance of each term k < count of a sum of products to those of its factors."""
     scale = chance * scale_of(a, b, total, count, kind) if chance > 0 else 0.0
@@ -64,7 +77,7 @@ def divide(a, b, total, count, kind, chance, of_a, of_b):
         of_b[k] += share
 
 
-@inner(fastmath=FAST)
+@inner
 def chain_shares(scores, chart, kind, h, d, shares):
     """Shares of the terms of arc(h, d) with siblings: returns the first, fills shares[k]."""
     low, high = min(h, d), max(h, d)
@@ -78,7 +91,6 @@ def chain_shares(scores, chart, kind, h, d, shares):
         first = chart.weight[h, d] * half / total
     else:
         first = exp_below(chart.weight[h, d] + half - total)
-    whole = first
     if not (h == 0 and scores.single_root):
         weigh_siblings(scores, chart, kind, h, d)
         for k in range(low + 1, high):
@@ -86,13 +98,13 @@ def chain_shares(scores, chart, kind, h, d, shares):
                 shares[k] = arc[k] * gap[k] * row[k] / total
             else:
                 shares[k] = exp_below(arc[k] + gap[k] + row[k] - total)
-            whole += shares[k]
+    whole = first + added(shares, low + 1, high)
     for k in range(low + 1, high):
         shares[k] /= whole
     return first / whole
 
 
-@inner(fastmath=FAST)
+@inner
 def divide_chain(scores, chart, kind, h, d, chances, shares, siblings):
     """`divide` for arc(h, d) with siblings; the chances of these go to siblings [n n n]."""
     chance = chances.arc[h, d]
@@ -112,7 +124,7 @@ def divide_chain(scores, chart, kind, h, d, chances, shares, siblings):
             siblings[h - 1, d - 1, k - 1] = share
 
 
-@inner(fastmath=FAST)
+@inner
 def go_down(scores, chart, kind, chances, shares, siblings):
     """Fills the chances of all items, and of siblings."""
     right, left, gap, arc = chart.right, chart.left, chart.gap, chart.arc

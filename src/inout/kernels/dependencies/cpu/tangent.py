@@ -33,7 +33,7 @@ class State(NamedTuple):
 
 
 class Factors(NamedTuple):
-    """One factor of each term of a sum, as rows of tables."""
+    """One factor of each term of a sum, as rows of tables; or the tables."""
 
     values: Array
     means: Array
@@ -56,7 +56,7 @@ def mean_of(a, b, total, count, kind):
     return mean * scale
 
 
-@inner(fastmath=FAST, forceinline=True)
+@inner(forceinline=True)
 def add(a, b, k, share, mean, chance, change):
     """Adds the share of a term in the chance and the change of its sum to those of its factors."""
     own = chance * share
@@ -67,7 +67,7 @@ def add(a, b, k, share, mean, chance, change):
     b.changes[k] += moved
 
 
-@inner(fastmath=FAST, forceinline=True)
+@inner(forceinline=True)
 def divide(a, b, total, count, kind, mean, chance, change):
     """Adds the chance and the change of a sum of products, with this mean, to its factors'."""
     if chance == 0 and change == 0:
@@ -85,34 +85,20 @@ def divide(a, b, total, count, kind, mean, chance, change):
 
 
 @inner(returns_arrays=True)
-def gap_factors(chart, state, i, j):
-    """Those of gap(i, j)."""
-    means, chances, changes, _ = state
-    x, y = i, i + 1
-    return (
-        Factors(chart.right[i, x:], means.right[i, x:], chances.right[i, x:], changes.right[i, x:]),
-        Factors(chart.left[j, y:], means.left[j, y:], chances.left[j, y:], changes.left[j, y:]),
-    )
+def row(table, i, first):
+    """The factors in row i of a table, from this column on."""
+    values, means, chances, changes = table
+    return Factors(values[i, first:], means[i, first:], chances[i, first:], changes[i, first:])
 
 
 @inner(returns_arrays=True)
-def right_factors(chart, state, i, j):
-    """Those of right(i, j)."""
-    means, chances, changes, _ = state
-    y = i + 1
-    return (
-        Factors(chart.arc[i, y:], means.arc[i, y:], chances.arc[i, y:], changes.arc[i, y:]),
-        Factors(chart.right[j, y:], means.right[j, y:], chances.right[j, y:], changes.right[j, y:]),
-    )
-
-
-@inner(returns_arrays=True)
-def left_factors(chart, state, i, j):
-    """Those of left(i, j)."""
+def tables_of(chart, state):
+    """(right, left, arc): what is known of all items of a kind."""
     means, chances, changes, _ = state
     return (
-        Factors(chart.left[i, i:], means.left[i, i:], chances.left[i, i:], changes.left[i, i:]),
-        Factors(chart.arc[j, i:], means.arc[j, i:], chances.arc[j, i:], changes.arc[j, i:]),
+        Factors(chart.right, means.right, chances.right, changes.right),
+        Factors(chart.left, means.left, chances.left, changes.left),
+        Factors(chart.arc, means.arc, chances.arc, changes.arc),
     )
 
 
@@ -134,7 +120,7 @@ def chain_mean(scores, chart, kind, h, d, state, u):
     return mean
 
 
-@inner(fastmath=FAST)
+@inner
 def divide_chain(scores, chart, kind, h, d, state, u, siblings):
     """`divide` for arc(h, d) with siblings, whose changes go to siblings [n n n]."""
     means, chances, changes, shares = state
@@ -164,10 +150,10 @@ def divide_chain(scores, chart, kind, h, d, state, u, siblings):
             siblings[h - 1, d - 1, k - 1] = moved
 
 
-@inner(fastmath=FAST)
+@inner
 def go_up(scores, chart, kind, state, u):
     """Fills the means of all items."""
-    means = state.means
+    means, (right, left, arc) = state.means, tables_of(chart, state)
     dead = 0.0 if kind == REAL else -np.inf
     second = scores.siblings.shape[0] > 0
     size = scores.length + 1
@@ -175,7 +161,7 @@ def go_up(scores, chart, kind, state, u):
         means.right[i, i], means.left[i, i] = 0.0, 0.0
         for j in range(i + 1, size):
             count = 1 if i == 0 and scores.single_root else j - i
-            a, b = gap_factors(chart, state, i, j)
+            a, b = row(right, i, i), row(left, j, i + 1)
             mean = mean_of(a, b, chart.gap[i, j], count, kind)
             means.gap[i, j], means.gap[j, i] = mean, mean
             for h, d in ((i, j), (j, i)):
@@ -184,18 +170,19 @@ def go_up(scores, chart, kind, state, u):
                     if second:
                         mean = chain_mean(scores, chart, kind, h, d, state, u)
                     means.arc[h, d] = mean + u.arcs[h, d - 1]
-            a, b = right_factors(chart, state, i, j)
+            a, b = row(arc, i, i + 1), row(right, j, i + 1)
             mean = mean_of(a, b, chart.right[i, j], j - i, kind)
             means.right[i, j], means.right[j, i] = mean, mean
-            a, b = left_factors(chart, state, i, j)
+            a, b = row(left, i, i), row(arc, j, i)
             mean = mean_of(a, b, chart.left[i, j], j - i, kind)
             means.left[i, j], means.left[j, i] = mean, mean
 
 
-@inner(fastmath=FAST)
+@inner
 def go_down(scores, chart, kind, state, u, siblings):
     """Fills the chances of all items and their changes, and the changes of siblings."""
     means, chances, changes, _ = state
+    right, left, arc = tables_of(chart, state)
     second = scores.siblings.shape[0] > 0
     size = scores.length + 1
     clear(chances, size)
@@ -203,14 +190,14 @@ def go_down(scores, chart, kind, state, u, siblings):
     chances.right[0, size - 1] = 1.0
     for i in range(size):
         for j in range(size - 1, i, -1):
-            a, b = right_factors(chart, state, i, j)
+            a, b = row(arc, i, i + 1), row(right, j, i + 1)
             divide(
                 a, b, chart.right[i, j], j - i, kind, means.right[i, j],
                 chances.right[i, j] + chances.right[j, i],
                 changes.right[i, j] + changes.right[j, i],
             )  # fmt: skip
             if i > 0:
-                a, b = left_factors(chart, state, i, j)
+                a, b = row(left, i, i), row(arc, j, i)
                 divide(
                     a, b, chart.left[i, j], j - i, kind, means.left[i, j],
                     chances.left[i, j] + chances.left[j, i],
@@ -225,7 +212,7 @@ def go_down(scores, chart, kind, state, u, siblings):
                 chance = chances.gap[i, j] + chances.gap[j, i]
                 change = changes.gap[i, j] + changes.gap[j, i]
             count = 1 if i == 0 and scores.single_root else j - i
-            a, b = gap_factors(chart, state, i, j)
+            a, b = row(right, i, i), row(left, j, i + 1)
             divide(
                 a, b, chart.gap[i, j], count, kind, means.gap[i, j], chance, change
             )  # fmt: skip
