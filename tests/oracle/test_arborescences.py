@@ -48,6 +48,24 @@ def second_order(log_z: Tensor, x: Tensor, u: Tensor) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("single", [True, False])
+@pytest.mark.parametrize("n", [3, 4, 5, 6])
+def test_cycles_within_cycles_with_forbidden_arcs(n, single):
+    """The head of word k is k + 1, or k - 1 by an arc of -290: e^290 for each cycle that ends."""
+    scores = torch.full((1, n + 1, n), -torch.inf, dtype=F64)
+    scores[0, 0] = 0.0
+    for k in range(1, n):
+        scores[0, k, k], scores[0, k + 1, k - 1] = -290.0, 0.0
+    scores[0, n - 1, n - 1] = 0.0
+    x, u = scores.requires_grad_(), table("mild", 1, n + 1, n, seed=3)
+    _, flat = tree_scores(x[0], n, single)
+    truth = second_order(flat.logsumexp(0), x, u)
+    ours = second_order(op.log_partition(x, torch.tensor([n]), single), x, u)
+    assert_close(ours[0][0], truth[0])
+    for found, wanted in zip(ours[1:], truth[1:], strict=True):
+        assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("single", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 def test_log_z_and_its_derivatives(kind, single):
     for seed, n in product(seeds(8), (1, 2, 3, 4)):

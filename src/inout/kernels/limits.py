@@ -158,5 +158,6 @@ REMEMBERED_SHAPES = 10_000
 
 # Arborescences. Arcs further than FAR below the best into the same word, or weights that become
 # smaller than TINY when words are eliminated, might underflow where it matters, or their
-# reciprocals overflow: such an element goes to log space. Both leave half of the range of float64.
-ARBORESCENCE_FAR, ARBORESCENCE_TINY = 300.0, 1e-140
+# reciprocals overflow. The root's may become larger than HUGE, where they count in no pivot. Such
+# an element goes to log space. All leave half of the range of float64.
+ARBORESCENCE_FAR, ARBORESCENCE_TINY, ARBORESCENCE_HUGE = 300.0, 1e-140, 1e140

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled, inner
-from inout.kernels.limits import ARBORESCENCE_FAR, ARBORESCENCE_TINY
+from inout.kernels.limits import ARBORESCENCE_FAR, ARBORESCENCE_HUGE, ARBORESCENCE_TINY
 from inout.kernels.math.cpu.exponential import FAST, exp_below
 
 Array = NDArray[Any]
@@ -105,13 +105,13 @@ def add_products(target, a, b, c, d, rows, k, end):
 
 @inner(fastmath=FAST)
 def add_product_with_care(target, factor, row, end):
-    """The same, and whether what came of a product is large enough to be exact."""
-    small = 0
+    """The same, and whether what came of a product is in range."""
+    bad = 0
     for j in range(end):
         x = target[j] + factor * row[j]
-        small += 1 if (row[j] > 0) & (x < ARBORESCENCE_TINY) else 0
+        bad += 1 if (row[j] > 0) & ((x < ARBORESCENCE_TINY) | (x > ARBORESCENCE_HUGE)) else 0
         target[j] = x
-    return small == 0
+    return bad == 0
 
 
 @inner
