@@ -302,3 +302,23 @@ def test_a_circle_that_outweighs_all_ways_to_the_root():
     chances = torch.tensor([0.0, -1.0], dtype=F64).softmax(0)
     assert_close(d.marginals()["root"], chances, rtol=1e-14, atol=0)
     assert_close(d.log_partition(), 40 - 40 + torch.tensor([0.0, -1.0], dtype=F64).logsumexp(0))
+
+
+@pytest.mark.parametrize("tier", ["cpu", "reference"])
+@pytest.mark.parametrize("projective", [True, False])
+def test_no_nan_from_the_padding_of_an_element_without_words(projective, tier):
+    g, found = seeded(), []
+    arcs, root = torch.randn(2, 3, 3, generator=g), torch.randn(2, 3, generator=g)
+    for padding in (0.0, torch.nan):
+        arcs[0], root[0] = padding, padding
+        inputs = [arcs.clone().requires_grad_(), root.clone().requires_grad_()]
+        log_z = DependencyTree(*inputs, [0, 3], projective, tier=tier).log_partition()
+        results = [log_z]
+        for _ in range(3):  # third derivatives are those of the reference
+            total = sum((x[1] ** 2).sum() for x in results[-len(inputs) :])
+            results += grad(total, inputs, create_graph=True)
+        found.append(results)
+    assert found[0][0][0] == -torch.inf
+    for x, y in zip(*found, strict=True):
+        assert_close(x, y)
+        assert bool((x[0] == 0).all() or x is found[0][0])

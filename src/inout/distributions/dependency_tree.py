@@ -135,7 +135,9 @@ class DependencyTree(TreeDistribution):
         if self.labelled:
             scores = summed_labels(self._masked(potentials))
         else:
-            scores = self._table(potentials).double()
+            # Elements without words count as one word until the end: no NaN of their padding.
+            root = potentials["root"].where(self.lengths[..., None] > 0, 0.0)
+            scores = self._table(potentials | {"root": root}).double()
         return scores.reshape(-1, n + 1, n)
 
     def _second(self, potentials: Potentials) -> Float[Tensor, "b n n n"] | None:
