@@ -144,3 +144,16 @@ def test_a_budget_in_bytes():
     for bad in (0, -1, True, "little"):
         with pytest.raises(ArgumentError, match="memory"):
             SpanTree(potentials, memory=bad)
+
+
+@pytest.mark.parametrize("family", ["spans", "shared"])
+def test_vmap_over_batches(family):
+    kind, potentials, lengths = draw(family, 0, torch.float64)
+
+    def log_z(scale, memory):
+        own = [x * scale for x in potentials]
+        return kind(*own, lengths=lengths, memory=memory).log_partition()
+
+    scales = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
+    truth = torch.stack([log_z(scale, None) for scale in scales])
+    assert_close(torch.func.vmap(lambda scale: log_z(scale, "sqrt"))(scales), truth)

@@ -109,7 +109,8 @@ def log_partition_by_groups(
     pass. Sums over a batch are rounded differently, all else is the same.
     """
     bounds = [*range(0, count, size), count]
-    passes = _GroupedPasses(function, bounds, potentials, batched)
     return differentiable_log_partition(
-        lambda *_: passes, lambda *own: function(0, count, *own), *potentials
+        lambda *own: _GroupedPasses(function, bounds, own, batched),
+        lambda *own: function(0, count, *own),
+        *potentials,
     )
