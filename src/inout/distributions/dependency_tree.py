@@ -159,8 +159,7 @@ class DependencyTree(TreeDistribution):
             result = log_z(scores, self._flat_lengths, self.single_root, siblings)
         else:
             other = crossing_reference if plain else arborescences.log_partition
-            lengths = self.lengths.reshape(-1).clone()  # may be an inference tensor
-            result = other(scores, lengths, self.single_root)
+            result = other(scores, self.lengths.reshape(-1), self.single_root)
         result = result.reshape(self.batch_shape).to(dtype)
         return torch.where(self.lengths == 0, -torch.inf, result)
 
