@@ -350,3 +350,13 @@ def test_a_compiled_loss():
         warnings.simplefilter("always")
         assert torch.equal(compiled(x), loss(x))
     assert not said
+
+
+def test_inference_mode():
+    """Also of layers whose parameters are inference tensors."""
+    scores = torch.randn(2, 4, 3)
+    crf = nn.CRF(3)
+    expected = crf.marginals(scores).detach()
+    with torch.inference_mode():
+        for layer in (crf, nn.CRF(3)):
+            assert_close(layer.marginals(scores.clone()), expected)

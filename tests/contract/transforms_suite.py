@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
 
+from inout import InoutError
 from tests.contract.event_enumeration import Case, random_like, seeded
 from tests.support import assert_close
 
@@ -161,3 +163,68 @@ class TransformsSuite:
         for name in found:
             assert_close(found[name], torch.stack([d.marginals()[name] for d in made]))
         assert_close(vmap(entropy)(several), torch.stack([d.entropy() for d in made]))
+
+    def test_expectations_in_forward_mode(self) -> None:
+        """Also of one potential, in whose expectation the others are constants."""
+        case = self.ragged(313)
+        along = random_like(case.arguments, seeded(3))
+        f = random_like(self.enumeration(case).potentials, seeded(4))
+
+        def ours(arguments: Arguments) -> dict[str, Tensor]:
+            d = self.make(replace(case, arguments=arguments))
+            found: dict[str, Tensor] = d.marginals() | {"entropy": d.entropy()}
+            return found | {f"mean of {name}": d.expectation({name: f[name]}) for name in f}
+
+        def potentials(arguments: Arguments) -> Arguments:
+            made: Arguments = self.enumeration(replace(case, arguments=arguments)).potentials
+            return made
+
+        # Along U, marginals move by covariances with U, and the entropy by one with -score.
+        oracle = self.enumeration(case)
+        u = jvp(potentials, (case.arguments,), (along,))[1]
+        scores = {name: x.where(x > -torch.inf, 0.0) for name, x in oracle.potentials.items()}
+        truth = oracle.hessian_times(u) | {"entropy": -oracle.covariance(scores, u)}
+        truth |= {f"mean of {name}": oracle.covariance({name: f[name]}, u) for name in f}
+        found = jvp(ours, (case.arguments,), (along,))[1]
+        with forward_ad.dual_level():
+            dual = {n: forward_ad.make_dual(x, along[n]) for n, x in case.arguments.items()}
+            values = {name: forward_ad.unpack_dual(x) for name, x in ours(dual).items()}
+        for name, expected in truth.items():
+            assert_close(found[name], expected)
+            assert_close(values[name].tangent, expected)
+            assert not values[name].primal.requires_grad
+
+    def test_covariances_under_vmap(self) -> None:
+        case, several = self._several(314)
+        f, g = (random_like(self.enumeration(case).potentials, seeded(i)) for i in (5, 6))
+
+        def covariance(arguments: Arguments, f: Arguments) -> Tensor:
+            found: Tensor = self.make(replace(case, arguments=arguments)).covariance(f, g)
+            return found
+
+        rows = [{name: x[i] for name, x in several.items()} for i in range(3)]
+        truth = [self.enumeration(replace(case, arguments=row)).covariance(f, g) for row in rows]
+        assert_close(vmap(covariance, in_dims=(0, None))(several, f), torch.stack(truth))
+        scaled = {name: torch.stack([x, -2 * x]) for name, x in f.items()}
+        truth = [
+            self.enumeration(case).covariance({n: x[i] for n, x in scaled.items()}, g)
+            for i in (0, 1)
+        ]
+        assert_close(
+            vmap(covariance, in_dims=(None, 0))(case.arguments, scaled), torch.stack(truth)
+        )
+
+    def test_moments_refuse_transforms(self) -> None:
+        case, several = self._several(315)
+        f = random_like(self.enumeration(case).potentials, seeded(7))
+
+        def moments(arguments: Arguments) -> Tensor:
+            found: Tensor = self.make(replace(case, arguments=arguments)).moments(f, 2).values
+            return found
+
+        with pytest.raises(InoutError, match=r"moments go through neither torch\.func"):
+            vmap(moments)(several)
+        with forward_ad.dual_level():
+            dual = {n: forward_ad.make_dual(x, x) for n, x in case.arguments.items()}
+            with pytest.raises(InoutError, match=r"forward mode; use torch\.autograd"):
+                moments(dual)

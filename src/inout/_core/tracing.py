@@ -65,6 +65,22 @@ def is_transformed(*tensors: Tensor) -> bool:
     return any(_functorch.is_functorch_wrapped_tensor(x) or _has_tangent(x) for x in tensors)
 
 
+def is_in_torch_func(*tensors: Tensor) -> bool:
+    """Whether torch.func follows what is computed from these; not forward mode on its own."""
+    if _functorch.peek_interpreter_stack() is None:
+        return False
+    return any(map(_functorch.is_functorch_wrapped_tensor, tensors))
+
+
+def without_graph(tensor: Tensor) -> Tensor:
+    """As `detach`, which also drops the tangent of forward mode."""
+    primal, tangent = forward_ad.unpack_dual(tensor)  # type: ignore[no-untyped-call]
+    if tangent is None:
+        return tensor.detach()
+    found: Tensor = forward_ad.make_dual(primal.detach(), tangent.detach())  # type: ignore[no-untyped-call]
+    return found
+
+
 def _has_tangent(tensor: Tensor) -> bool:
     found = forward_ad.unpack_dual(tensor)  # type: ignore[no-untyped-call]
     return found.tangent is not None

@@ -14,9 +14,15 @@ from torch.distributions import Distribution
 from torch.distributions.kl import register_kl
 
 from inout._core.checks import at_least, expect_shape
-from inout._core.errors import ArgumentError, ForestError
+from inout._core.errors import ArgumentError, ForestError, InoutError
 from inout._core.randomness import random_seed
-from inout._core.tracing import is_readable, is_transformed, untraced
+from inout._core.tracing import (
+    is_in_torch_func,
+    is_readable,
+    is_transformed,
+    untraced,
+    without_graph,
+)
 from inout.distributions import generating
 from inout.distributions.arguments import broadcasts, refuse_non_tensors
 from inout.distributions.charts import chart_values
@@ -208,24 +214,24 @@ class StructuredDistribution(Distribution):
         """
         asked = {n: p for n, p in self._expanded().items() if not names or n in names}
         potentials = {
-            name: p if p.requires_grad else _detached(p)
+            name: p if p.requires_grad and not p.is_inference() else _alias(p)
             for name, p in (self.potentials | asked).items()
         }
-        if is_transformed(*potentials.values()):
+        if is_in_torch_func(*potentials.values()):
             return asked, torch.func.grad(self._total_log_partition)(asked, potentials)
         inputs = {name: potentials[name].requires_grad_() for name in asked}
-        gradients = torch.autograd.grad(
-            self._total_log_partition(inputs, potentials),
-            list(inputs.values()),
-            create_graph=keep,
-            materialize_grads=True,
-        )
-        return inputs, dict(zip(inputs, gradients, strict=True))
+        total = self._total_log_partition(inputs, potentials)
+        return inputs, _gradients(total, inputs, keep)
 
     def _total_log_partition(self, asked: Potentials, others: Potentials) -> Float[Tensor, ""]:
         """The sum of log Z over the elements that have any event."""
         log_z = self._log_partition(others | asked)
         return torch.where(log_z == -torch.inf, 0.0, log_z).sum()
+
+    def _total_expected(self, asked: Potentials, f: Potentials) -> Float[Tensor, ""]:
+        """The sum of E[F] over the elements."""
+        first = torch.func.grad(self._total_log_partition)(asked, {})
+        return self._total(first, f).sum()
 
     def marginals(self, *names: str) -> Potentials:
         """Expected number of uses of every part, element by element: the gradient of log Z.
@@ -366,14 +372,15 @@ class StructuredDistribution(Distribution):
         moving = self._differentiable(self.potentials) or self._differentiable(left)
         keep = torch.is_grad_enabled() and moving
         with torch.inference_mode(False), torch.enable_grad():
+            if is_in_torch_func(*self.potentials.values(), *left.values(), *right.values()):
+                return self._total(
+                    torch.func.grad(self._total_expected)(self._expanded(), left), right
+                )
             inputs, first = self._first_order(True)
             expected = self._total(first, left).sum()
             if not expected.requires_grad:  # constant: f is empty, or there is one event only
                 return self._total(first, {}).detach()
-            second = torch.autograd.grad(
-                expected, list(inputs.values()), create_graph=keep, materialize_grads=True
-            )
-            return self._total(dict(zip(inputs, second, strict=True)), right)
+            return self._total(_gradients(expected, inputs, keep), right)
 
     def moments(
         self,
@@ -411,6 +418,7 @@ class StructuredDistribution(Distribution):
 
         Azuma & Matsumoto, "A generalization of forward-backward algorithm", theorems 1 and 3.
         """
+        self._refuse_transforms("moments", functions)
         several, numbers = as_lists(functions, orders)
         weighted, angles = generating.with_factors(self, factors)
         function = generating.generating_function(weighted, several, angles)
@@ -432,6 +440,7 @@ class StructuredDistribution(Distribution):
         differentiates the sum without N_v (Azuma & Matsumoto, theorem 2; by circles, theorem 4).
         Options as for `moments`; `kind` is "raw" or "central". Differentiable.
         """
+        self._refuse_transforms("weighted marginals", functions)
         several, numbers = as_lists(functions, powers)
         how = factors, kind, method, precision
         return generating.weighted_marginals(self, several, numbers, *how)
@@ -461,12 +470,23 @@ class StructuredDistribution(Distribution):
         >>> coins.histogram({"emissions": torch.tensor([0.0, 1.0])}).probabilities
         tensor([0.1250, 0.3750, 0.3750, 0.1250], dtype=torch.float64)
         """
+        self._refuse_transforms("histograms", f)
         function = generating.generating_function(self, [f])
         (values,) = function.functions
         generating.refuse_fractions(values)
         lowest, highest = generating.value_range(self, values)
         probabilities = histogram(function, lowest, highest)
         return Histogram(lowest, probabilities.reshape(*self.batch_shape, highest - lowest + 1))
+
+    def _refuse_transforms(self, what: str, functions: Functions) -> None:
+        """Raise if torch.func or forward mode follows, of which the answer would know nothing."""
+        several = functions if isinstance(functions, list | tuple) else [functions]
+        values = [x for f in several if isinstance(f, Mapping) for x in f.values()]
+        given = [x for x in values if isinstance(x, Tensor)]
+        if is_transformed(*self.potentials.values(), *given):
+            raise InoutError(
+                f"{what} go through neither torch.func nor forward mode; use torch.autograd"
+            )
 
     def refuse_unknown(self, argument: str, names: Iterable[str]) -> None:
         """Raise unless all of these are names of potentials."""
@@ -501,9 +521,23 @@ class StructuredDistribution(Distribution):
         return f"{type(self).__name__}({shapes})"
 
 
-def _detached(x: Tensor) -> Tensor:
-    """The same values as a leaf for autograd; inference tensors are copied."""
-    return x.clone() if x.is_inference() else x.detach()
+def _alias(x: Tensor) -> Tensor:
+    """The same values, apart from the caller's; inference tensors are copied.
+
+    Not by `detach`, which would drop the tangent of forward mode.
+    """
+    return x.clone() if x.is_inference() else x.view_as(x)
+
+
+def _gradients(total: Tensor, inputs: Potentials, keep: bool) -> Potentials:
+    """Gradients of a total, with their tangents in forward mode; a graph only if it is kept."""
+    # torch drops the tangents of gradients without a graph.
+    forward = is_transformed(total)
+    found = torch.autograd.grad(
+        total, list(inputs.values()), create_graph=keep or forward, materialize_grads=True
+    )
+    own = found if keep or not forward else map(without_graph, found)
+    return dict(zip(inputs, own, strict=True))
 
 
 @register_kl(StructuredDistribution, StructuredDistribution)  # type: ignore[no-untyped-call, untyped-decorator]
