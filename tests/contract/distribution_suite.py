@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 import torch
-from scipy.stats import chi2
 from torch import Tensor
 from torch.autograd import grad, gradcheck, gradgradcheck
 from torch.distributions import kl_divergence
 
 from inout import ArgumentError, ForestError, StructuredDistribution
+from tests.contract.distinct_suite import DistinctSuite
 from tests.contract.event_enumeration import F32 as F32
 from tests.contract.event_enumeration import F64 as F64
 from tests.contract.event_enumeration import Case as Case
@@ -30,13 +30,14 @@ from tests.contract.event_enumeration import Event as Event
 from tests.contract.event_enumeration import Part as Part
 from tests.contract.event_enumeration import random_like as random_like
 from tests.contract.event_enumeration import seeded as seeded
+from tests.contract.frequencies import surprise
 from tests.contract.misuse_suite import MisuseSuite
 from tests.contract.moments_suite import MomentsSuite
 from tests.contract.transforms_suite import TransformsSuite
 from tests.support import assert_close
 
 
-class DistributionSuite(MisuseSuite, MomentsSuite, TransformsSuite, ABC):
+class DistributionSuite(DistinctSuite, MisuseSuite, MomentsSuite, TransformsSuite, ABC):
     """The checks. `Test…` subclasses say what the family is."""
 
     sizes = (4, 3)  # n and s of the usual case
@@ -555,7 +556,7 @@ class DistributionSuite(MisuseSuite, MomentsSuite, TransformsSuite, ABC):
                 observed = torch.zeros(len(p), dtype=F64)
                 for event in drawn[:, b].tolist():
                     observed[places[tuple(event)]] += 1
-                assert _surprise(observed, p * 6000) > 1e-6
+                assert surprise(observed, p * 6000) > 1e-6
 
     def test_samples_of_two_elements_are_independent(self):
         case = self.case(seeded(31), (), *self.sizes)
@@ -803,16 +804,3 @@ def _strided(_: str, x: Tensor) -> Tensor:
     view = room.permute(*reversed(range(x.ndim)))
     view.copy_(x)
     return view
-
-
-def _surprise(observed: Tensor, expected: Tensor) -> float:
-    """p-value of Pearson's test, rare events taken together."""
-    common = expected >= 5
-    seen = torch.cat([observed[common], observed[~common].sum()[None]])
-    meant = torch.cat([expected[common], expected[~common].sum()[None]])
-    assert bool((seen[meant == 0] == 0).all())
-    seen, meant = seen[meant > 0], meant[meant > 0]
-    if len(seen) < 2:
-        return 1.0
-    statistic = float(((seen - meant) ** 2 / meant).sum())
-    return float(chi2.sf(statistic, len(seen) - 1))

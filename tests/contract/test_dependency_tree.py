@@ -47,7 +47,7 @@ class DependencySuite(DistributionSuite):
     """An event is the pairs (head, label) of the words."""
 
     blank = -1
-    sizes = (4, 2)
+    sizes, tiny = (4, 2), (3, 1)
     lengths = ((4, 1, 3), (3, 2, 4))
     labelled, single_root, projective, siblings = True, True, True, False
     counts = (0, 1, 2, 7, 30, 143)
@@ -242,7 +242,7 @@ class DependencySuite(DistributionSuite):
 
 
 class TestLabelled(DependencySuite):
-    pass
+    tiny = (2, 2)
 
 
 @pytest.mark.exhaustive
@@ -292,6 +292,8 @@ def test_crossing_trees_of_other_kinds(suite):
     d, f = suite.make(case), {"arcs": case.arguments["arcs"] * 2}
     ways = [d.moments(f, 3, method=method).values for method in ("polynomial", "taylor")]
     assert_close(ways[0], ways[1], rtol=1e-8, atol=1e-8)
+    suite.check_distinct(suite.ragged(133), 5)
+    suite.test_distinct_samples_have_the_frequencies_of_sequential_sampling(2)
 
 
 def test_a_circle_that_outweighs_all_ways_to_the_root():

@@ -29,6 +29,7 @@ def _connected(pairs: Event, n: int) -> bool:
 
 class TestSpanningTree(DistributionSuite):
     lengths = ((4, 1, 3), (3, 2, 4))
+    tiny = (4, 1)
     has_forest = False
 
     def make(self, case: Case, tier: str | None = None) -> SpanningTree:

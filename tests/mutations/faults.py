@@ -17,6 +17,7 @@ _ARBORESCENCES = "tests/oracle/test_arborescences.py"
 _PCFG = "tests/contract/test_pcfg.py"
 _FOREST = "tests/oracle/test_forest.py"
 _LAYERS = "tests/oracle/test_layers.py"
+_DISTINCT = "tests/oracle/test_without_replacement.py"
 
 KERNELS = (
     Fault(
@@ -270,6 +271,30 @@ KERNELS = (
         text="accept[giver] = (accept[giver] + accept[taker]) - 1.0",
         instead="accept[giver] = accept[giver]",
         tests=("tests/oracle/test_sampling_kernel.py",),
+    ),
+    Fault(
+        "math-keys-truncated-elsewhere",
+        file="kernels/math/cpu/without_replacement.py",
+        function="lowered",
+        text="excess = key - mass + math.log(variable)",
+        instead="excess = key + math.log(variable)",
+        tests=(_DISTINCT, "-k", "sequential"),
+    ),
+    Fault(
+        "forest-siblings-forgotten-in-a-search",
+        file="kernels/forest/cpu/without_replacement.py",
+        function="",
+        text="below = parent if rest < links[parent, END] else links[parent, BELOW]",
+        instead="below = links[parent, BELOW]",
+        tests=(_DISTINCT, "-k", "random_forests"),
+    ),
+    Fault(
+        "arborescences-two-root-words",
+        file="kernels/arborescences/cpu/without_replacement.py",
+        function="ways_to_root",
+        text="            ways[0] = -np.inf\n",
+        instead="",
+        tests=(_DISTINCT, "-k", "arborescences"),
     ),
 )
 

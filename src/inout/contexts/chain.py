@@ -18,6 +18,7 @@ from inout.contexts.chain_lattice import ChainEdges, ChainLattice
 from inout.contexts.context_set import Context, ContextSet
 from inout.distributions import arguments
 from inout.distributions.base import Potentials, StructuredDistribution
+from inout.distributions.distinct import Used
 from inout.distributions.labels import LabelSequence
 from inout.forest import Forest
 from inout.kernels.forest import kbest as best_kernel
@@ -361,6 +362,10 @@ class ContextChain(LabelSequence):
             own = edges[firsts + np.arange(length)]
             labels[element, :, :length] = self._lattice.labels_of(own)
         return torch.from_numpy(labels.swapaxes(0, 1)).to(self.lengths.device), possible
+
+    def _write_events(self, events: NDArray[np.int64], used: Used) -> None:
+        rank, element, step, _, label = used[NAME]
+        events[rank, element, step] = label
 
     def _generating(
         self, lanes: Lanes, values: dict[str, Tensor], shift: float

@@ -7,8 +7,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Inexact, Int
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.distributions import Distribution
 from torch.distributions.kl import register_kl
@@ -23,11 +25,12 @@ from inout._core.tracing import (
     untraced,
     without_graph,
 )
-from inout.distributions import generating
+from inout.distributions import distinct, generating
 from inout.distributions.arguments import broadcasts, refuse_non_tensors
 from inout.distributions.charts import chart_values
 from inout.distributions.generating import Functions
 from inout.forest import Forest
+from inout.forest.distinct import DistinctSamples
 from inout.forest.expectations import not_negative
 from inout.series import Histogram, Lanes, Method, Moments, as_lists, histogram, moments
 
@@ -52,6 +55,7 @@ class StructuredDistribution(Distribution):
     potentials: Potentials
     lengths: Int[Tensor, "*b"]
     event_name: ClassVar[str] = "event"
+    _blank: ClassVar[int] = 0  # at real positions of an event that does not exist
     most_events: ClassVar[int] = 10**7  # that `enumerate_support` lists
 
     def __init_subclass__(cls) -> None:
@@ -100,6 +104,16 @@ class StructuredDistribution(Distribution):
     @abstractmethod
     def _draw(self, count: int, seed: int) -> tuple[Tensor, Bool[Tensor, " b"]]:
         """`count` independent events [count b ...], and which elements have any."""
+
+    def _draw_distinct(
+        self, k: int, seed: int
+    ) -> tuple[Tensor, Float[Tensor, "k b"], Float[Tensor, " b"]]:
+        """k events without replacement [k b ...], their keys, -inf if fewer, and the next keys."""
+        return distinct.by_forest(self, k, seed)
+
+    def _write_events(self, events: NDArray[np.int64], used: distinct.Used) -> None:
+        """Fill events [k b ...], all -1, from the items {block of `forest`: places} they use."""
+        raise NotImplementedError
 
     @abstractmethod
     def min_risk(self) -> Tensor:
@@ -172,6 +186,30 @@ class StructuredDistribution(Distribution):
                 f"an element of the batch has no possible {self.event_name} to sample"
             )
         return self._events(found).reshape(shape + self.batch_shape + self.event_shape)
+
+    def sample_without_replacement(
+        self, k: int, *, generator: torch.Generator | None = None
+    ) -> DistinctSamples:
+        """k different events, as if drawn one by one from those that are left; with weights.
+
+        Gumbel top-k: the `events` [k *b ...], their differentiable `log_probs` [k *b], their `keys`
+        [k *b] in decreasing order, and the `threshold` [*b], the next key. `weights()` are those of
+        unbiased estimates. Where there are fewer, events are as in `topk`. The seed decides, on any
+        number of threads, and a smaller k gives a prefix. O(k) walks, after log Z or `forest()`.
+
+        >>> import torch
+        >>> from inout import LinearChain
+        >>> coins = LinearChain(torch.zeros(2, 2), torch.zeros(2, 2))
+        >>> found = coins.sample_without_replacement(4, generator=torch.Generator().manual_seed(0))
+        >>> sorted(found.events.tolist()), found.log_probs.exp()
+        ([[0, 0], [0, 1], [1, 0], [1, 1]], tensor([0.2500, 0.2500, 0.2500, 0.2500]))
+
+        Kool, van Hoof & Welling, "Stochastic beams and where to find them" (2019), section 4.
+        """
+        k, seed = at_least("k", k, 1), random_seed(generator)
+        with torch.no_grad():
+            found, keys, threshold = self._draw_distinct(k, seed)
+        return distinct.as_samples(self, found, keys, threshold)
 
     def _one_length(self) -> int:
         """The common length of all elements, for `enumerate_support`."""

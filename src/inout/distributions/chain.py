@@ -247,6 +247,11 @@ class LinearChain(LabelSequence):
         impossible = (labels < 0).any(0) & self._real.reshape(labels.shape[1:])
         return labels, ~impossible.any(-1)
 
+    def _draw_distinct(
+        self, k: int, seed: int
+    ) -> tuple[Int[Tensor, "k b n"], Float[Tensor, "k b"], Float[Tensor, " b"]]:
+        return op.distinct_labels(*self._checked_flat(), k, seed)
+
     def label_marginals(self) -> Float[Tensor, "*b n s"]:
         """Probability of every label at every position; differentiable."""
         return self.marginals("emissions")["emissions"]

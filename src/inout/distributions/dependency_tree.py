@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Inexact, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from inout._core.checks import expect, expect_shape
@@ -13,6 +15,7 @@ from inout.distributions import arguments
 from inout.distributions.base import Potentials
 from inout.distributions.charts import chart_forest
 from inout.distributions.dependency_forest import all_heads, count_of, edges, used_heads
+from inout.distributions.distinct import Used
 from inout.distributions.trees import TreeDistribution, summed_labels, unrelated_zero
 from inout.forest import Forest
 from inout.forest.labels import BlockLabels
@@ -359,6 +362,29 @@ class DependencyTree(TreeDistribution):
         noise = torch.rand(logits.shape, generator=generator, dtype=logits.dtype).to(logits.device)
         labels = (logits - (-noise.log()).log()).argmax(-1)
         return torch.stack([heads, labels.where(heads >= 0, -1)], -1)
+
+    def _draw_distinct(
+        self, k: int, seed: int
+    ) -> tuple[Tensor, Float[Tensor, "k b"], Float[Tensor, " b"]]:
+        """By the forest, or by one elimination for each word of each tree if arcs may cross."""
+        if self.projective or self._empty:
+            return super()._draw_distinct(k, seed)
+        b, n, s = self.size
+        table = self._masked(self.potentials).reshape(b, n + 1, n, s)
+        given = table, self._scores(self.potentials), self.lengths.reshape(-1)
+        arcs, keys, threshold = arborescences.distinct_arcs(*given, self.single_root, k, seed)
+        events = torch.stack([*arcs], -1) if self.labelled else arcs[0]
+        some = self.lengths.reshape(-1) > 0
+        return events, keys.where(some, -torch.inf), threshold.where(some, -torch.inf)
+
+    def _write_events(self, events: NDArray[np.int64], used: Used) -> None:
+        rank, element, head, word, *label = used["arcs"]
+        top_rank, top_element, top, *top_label = used["root"]
+        values = [(head + 1, np.zeros_like(top)), *zip(label, top_label, strict=True)]
+        wide = events if self.labelled else events[..., None]
+        for place, (own, own_top) in enumerate(values):
+            wide[rank, element, word, place] = own
+            wide[top_rank, top_element, top, place] = own_top
 
     def enumerate_support(self, expand: bool = True) -> Int[Tensor, " ..."]:
         """All trees [m *b n], with labels [m *b n 2], if all lengths are the same."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from jaxtyping import Float, Inexact, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from inout._core.checks import checked_memory, expect
@@ -13,6 +14,7 @@ from inout._core.tracing import any_seen
 from inout.distributions import arguments
 from inout.distributions.base import Potentials
 from inout.distributions.charts import Group, chart_forest
+from inout.distributions.distinct import Used
 from inout.distributions.trees import BinaryTreeDistribution, split_places, unrelated_zero
 from inout.forest import Forest
 from inout.forest.labels import BlockLabels
@@ -227,6 +229,12 @@ class PCFG(BinaryTreeDistribution):
 
     def _draw_trees(self, count: int, seed: int) -> Int[Tensor, "m b n n"]:
         return op.sample_trees(*self._flat(self.potentials), count, seed)
+
+    def _write_events(self, events: NDArray[np.int64], used: Used) -> None:
+        *places, symbol = used["beta"]
+        events[tuple(places)] = symbol
+        rank, element, word, symbol = used["preterminals"]
+        events[rank, element, word, word] = self.size[2] + symbol
 
     def min_risk(self) -> Int[Tensor, "*b n n"]:
         """The tree with the most expected correct labelled spans (Goodman 1996, section 3).

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Inexact, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from inout._core.checks import checked_memory, expect
@@ -13,6 +14,7 @@ from inout._core.tracing import any_seen
 from inout.distributions import arguments
 from inout.distributions.base import Potentials, StructuredDistribution
 from inout.distributions.charts import Group, chart_forest
+from inout.distributions.distinct import Used
 from inout.forest import Forest
 from inout.forest.labels import BlockLabels
 from inout.kernels.recomputing import Memory
@@ -177,6 +179,10 @@ class SemiMarkov(StructuredDistribution):
 
     def _draw(self, count: int, seed: int) -> tuple[Int[Tensor, "m b n"], Bool[Tensor, " b"]]:
         return op.sample_segments(*self._flat(self.potentials), count, seed)
+
+    def _write_events(self, events: NDArray[np.int64], used: Used) -> None:
+        rank, element, end, _, _, label = used["log_potentials"]
+        events[rank, element, end] = label
 
     def min_risk(self) -> Int[Tensor, "*b n"]:
         """The segmentation with the most expected correct labelled segments.

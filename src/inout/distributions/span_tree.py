@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import torch
 from jaxtyping import Float, Inexact, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from inout._core.checks import checked_memory, expect
 from inout.distributions import arguments
 from inout.distributions.base import Potentials
 from inout.distributions.charts import Group, chart_forest
+from inout.distributions.distinct import Used
 from inout.distributions.trees import (
     BinaryTreeDistribution,
     split_places,
@@ -156,6 +158,10 @@ class SpanTree(BinaryTreeDistribution):
         scores = self._scores(self.potentials)
         events = op.sample_trees(scores, potentials, self._flat_lengths, count, seed)
         return events.where((lengths > 0)[:, None, None], -1)
+
+    def _write_events(self, events: NDArray[np.int64], used: Used) -> None:
+        *places, label = used["log_potentials"]
+        events[tuple(places)] = label
 
     def min_risk(self) -> Int[Tensor, "*b n n"]:
         """The tree with the most expected correct labelled spans (Goodman 1996, section 3).

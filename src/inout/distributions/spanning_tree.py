@@ -132,6 +132,16 @@ class SpanningTree(StructuredDistribution):
         heads = op.sample_heads(scores, self._words, False, count, seed)
         return self._trees(heads), self.log_partition().reshape(-1) > -torch.inf
 
+    def _draw_distinct(
+        self, k: int, seed: int
+    ) -> tuple[Int[Tensor, "k b n n"], Float[Tensor, "k b"], Float[Tensor, " b"]]:
+        scores = self._scores(self.potentials)
+        arcs, keys, threshold = op.distinct_arcs(
+            scores[..., None], scores, self._words, False, k, seed
+        )
+        some = ~self._dead
+        return self._trees(arcs[0]), keys.where(some, -torch.inf), threshold.where(some, -torch.inf)
+
     def min_risk(self) -> Int[Tensor, "*b n n"]:
         """The tree with the most expected correct edges: the best one by their probabilities."""
         with torch.no_grad():

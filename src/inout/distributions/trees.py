@@ -34,6 +34,7 @@ class TreeDistribution(StructuredDistribution):
     lengths: Tensor
     tier: str
     event_name = "tree"
+    _blank = -1
     most_events = 10**6
 
     def _set_shape(
@@ -88,6 +89,14 @@ class TreeDistribution(StructuredDistribution):
         else:
             trees = self._draw_trees(count, seed)
         return trees, ~self._no_tree(trees).any(0)
+
+    def _draw_distinct(
+        self, k: int, seed: int
+    ) -> tuple[Tensor, Float[Tensor, "k b"], Float[Tensor, " b"]]:
+        if self._empty:
+            trees, keys = self._k_best(k)
+            return trees, keys, keys[0]
+        return super()._draw_distinct(k, seed)
 
     @abstractmethod
     def _draw_trees(self, count: int, seed: int) -> Int[Tensor, "m b ..."]:

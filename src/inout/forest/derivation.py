@@ -101,18 +101,23 @@ class Derivations(LazySequence[Derivation]):
             )
         self.log_weights = log_weights
 
-    def _sum_over_nodes(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sum of `values` [v] over the nodes of each derivation."""
+    def nodes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(number of the derivation, item) of all nodes, repeated items repeated; roots first."""
         arrays = self.forest.arrays
         starts, ends = arrays.tail_offsets[self.edges], arrays.tail_offsets[self.edges + 1]
         counts = ends - starts
-        owner = np.repeat(np.arange(len(self)), np.diff(self.offsets))
         places = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        # Not in place: of no tails at all, numpy makes integers.
-        sums: NDArray[np.float64] = values[self.root] + np.bincount(
-            np.repeat(owner, counts), weights=values[arrays.tails[places]], minlength=len(self)
+        owners = np.repeat(np.repeat(np.arange(len(self)), np.diff(self.offsets)), counts)
+        roots = np.arange(len(self))
+        return np.concatenate([roots, owners]), np.concatenate(
+            [np.full(len(self), self.root), arrays.tails[places]]
         )
-        return sums
+
+    def _sum_over_nodes(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Sum of `values` [v] over the nodes of each derivation."""
+        owners, items = self.nodes()
+        # Of no nodes at all, numpy makes integers.
+        return np.bincount(owners, values[items], len(self)).astype(np.float64, copy=False)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

@@ -13,9 +13,11 @@ from torch import Tensor
 
 from inout._core.checks import as_log_weights, at_least, checked_memory
 from inout._core.errors import ArgumentError, ForestError
-from inout.forest import assembly, decoding, expectations, export, generating
+from inout._core.randomness import random_seed
+from inout.forest import assembly, decoding, distinct, expectations, export, generating
 from inout.forest.decoding import LocalForest
 from inout.forest.derivation import Derivation, Derivations
+from inout.forest.distinct import DistinctSamples
 from inout.forest.expectations import Marginals
 from inout.kernels.forest import op
 from inout.kernels.forest.arrays import ForestArrays
@@ -446,6 +448,32 @@ class Forest:
         """
         n = at_least("n", n, 0)
         return self._per_goal(lambda goal: self.normalised.sample(goal, n, generator))  # type: ignore[no-any-return]
+
+    def sample_without_replacement(
+        self, k: int, *, generator: torch.Generator | None = None
+    ) -> DistinctSamples | list[DistinctSamples]:
+        """k different derivations, as if drawn one by one from those that are left; with weights.
+
+        Gumbel top-k: their `events`, differentiable `log_probs`, `keys` in decreasing order and the
+        `threshold`, the next key; fewer if there are fewer. `weights()` are those of unbiased
+        estimates. The seed decides, on any number of threads, and a smaller k gives a prefix.
+        O(e) once, then O(k d (w + log k)) for derivations of d items with at most w edges each.
+
+        >>> import torch
+        >>> from inout import ForestBuilder
+        >>> builder = ForestBuilder()
+        >>> for word, log_weight in (("a", 0.0), ("b", -1.0), ("c", -2.0)):
+        ...     builder.edge("S", [builder.axiom(word, log_weight=log_weight)])
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> found = builder.build(goal="S").sample_without_replacement(3, generator=generator)
+        >>> sorted(tree.axioms[0] for tree in found.events), found.log_probs.exp().sum()
+        (['a', 'b', 'c'], tensor(1.0000))
+
+        Kool, van Hoof & Welling, "Stochastic beams and where to find them" (2019), section 4.
+        """
+        seed = random_seed(generator)
+        found = distinct.sample_without_replacement(self, at_least("k", k, 0), seed)
+        return found[0] if self.single_goal else found
 
     def prune(self, threshold: float) -> Forest:
         """The forest of the edges used with posterior probability of at least `threshold`.

@@ -134,6 +134,7 @@ def _forest_samples() -> None:
 
     forest = _forest()
     forest.sample(2, generator=torch.Generator().manual_seed(0))
+    forest.sample_without_replacement(2, generator=torch.Generator().manual_seed(0))
     forest.min_risk()
 
 
@@ -182,6 +183,7 @@ def _decoding(family: str) -> None:
         made.min_risk()
         made.topk(2)
         made.sample((2,), generator=torch.Generator().manual_seed(0))
+        made.sample_without_replacement(2, generator=torch.Generator().manual_seed(0))
 
 
 def _dense(family: str) -> tuple[Problem, ...]:

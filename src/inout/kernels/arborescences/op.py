@@ -9,9 +9,11 @@ from torch import Tensor
 
 from inout.kernels.arborescences.cpu import branching, kbest, sampling
 from inout.kernels.arborescences.cpu.passes import CpuArborescences
+from inout.kernels.arborescences.cpu.without_replacement import ArborescenceChoices, search
 from inout.kernels.arborescences.gpu.passes import GpuArborescences
 from inout.kernels.arborescences.reference import reference_log_partition
 from inout.kernels.autograd import differentiable_log_partition
+from inout.kernels.math.without_replacement import empty_batch, sample_leaves
 from inout.kernels.shapes import Arcs, Heads, Lengths, PerElement
 from inout.kernels.threads import over_batch
 from inout.kernels.tiers import choose_tier
@@ -90,3 +92,37 @@ def sample_heads(
         b * (n**3 + 10 * count * n * n),
     )
     return torch.from_numpy(heads.swapaxes(0, 1).copy()).to(scores.device)
+
+
+def distinct_arcs(
+    potentials: Float[Tensor, "b h n s"],
+    scores: Arcs,
+    lengths: Lengths,
+    single_root: bool,
+    k: int,
+    seed: int,
+) -> tuple[Int[Tensor, "2 k b n"], Float[Tensor, "k b"], PerElement]:
+    """Heads and labels of k arborescences without replacement, their keys and the next keys.
+
+    `scores` are those of all labels of an arc together. -1 and -inf where there are fewer. O(b k
+    n⁴) at worst: an elimination for each word of each arborescence. On the CPU.
+
+    Stanojević, "Unbiased and efficient sampling of dependency trees" (2022), section 5, where the
+    chances come from inverses of matrices that are updated.
+    """
+    own = potentials.detach().double().cpu().contiguous().numpy()
+    given, sizes = _arrays(scores, lengths)
+    b, h, n, s = own.shape
+    arcs, keys, thresholds = np.full((2, k, b, n), -1, np.int64), *empty_batch(k, b)
+    table, ways = np.empty((h, n)), np.empty(h)
+    for element, length in enumerate(sizes.tolist()):
+        room = table, ways
+        problem = ArborescenceChoices(own[element], given[element], length, single_root, *room)
+        found = sample_leaves(search, problem, h * s, k, seed, element)
+        count = len(found.keys)
+        choices = found.choices.reshape(count, length)[:, ::-1]
+        arcs[:, :count, element, :length] = choices // s, choices % s
+        keys[:count, element], thresholds[element] = found.keys, found.threshold
+    device = scores.device
+    drawn, chosen, following = (torch.from_numpy(x).to(device) for x in (arcs, keys, thresholds))
+    return drawn, chosen, following

@@ -12,12 +12,15 @@ from torch import Tensor
 from inout._core.errors import ArgumentError
 from inout.kernels.autograd import differentiable_log_partition, gradient_wanted
 from inout.kernels.chain.cpu import decode as decoding
+from inout.kernels.chain.cpu import logspace
 from inout.kernels.chain.cpu.passes import CpuPasses
 from inout.kernels.chain.cpu.recomputed import RecomputingPasses
+from inout.kernels.chain.cpu.without_replacement import ChainChoices, search
 from inout.kernels.chain.gpu.matrix import MatrixPasses
 from inout.kernels.chain.gpu.passes import GpuPasses
 from inout.kernels.chain.reference import reference_log_partition
 from inout.kernels.limits import CHAIN_GPU_LABELS
+from inout.kernels.math.without_replacement import empty_batch, sample_leaves
 from inout.kernels.recomputing import Memory, refuse_less
 from inout.kernels.shapes import Emissions, Labels, Lengths, PerElement, Transitions
 from inout.kernels.threads import over_batch
@@ -102,3 +105,27 @@ def sample_labels(
 ) -> Int[Tensor, "m b n"]:
     """`count` independent labellings of each chain; -1 in all places where none is possible."""
     return passes_for(emissions, transitions, lengths).sample(count, seed)
+
+
+def distinct_labels(
+    emissions: Emissions, transitions: Transitions, lengths: Lengths, k: int, seed: int
+) -> tuple[Int[Tensor, "k b n"], Float[Tensor, "k b"], PerElement]:
+    """k labellings without replacement, their keys and the next keys; on the CPU.
+
+    0 and -inf where there are fewer. O(b n s² + b k n (s + log k)): messages in log space, so that
+    no labelling is lost however improbable it is.
+    """
+    given, pairs = (x.detach().double().cpu() for x in (emissions, transitions))
+    chains = CpuPasses(given, pairs, lengths.cpu()).chains
+    b, n, s = emissions.shape
+    labels, keys, thresholds = np.zeros((k, b, n), np.int64), *empty_batch(k, b)
+    for element, length in enumerate(lengths.tolist()):
+        _, alphas = logspace.forward(chains, element)
+        problem = ChainChoices(alphas, chains.transitions, element)
+        found = sample_leaves(search, problem, s, k, seed, element)
+        count = len(found.keys)
+        labels[:count, element, :length] = found.choices.reshape(count, length)[:, ::-1]
+        keys[:count, element], thresholds[element] = found.keys, found.threshold
+    device = emissions.device
+    drawn, own, following = (torch.from_numpy(x).to(device) for x in (labels, keys, thresholds))
+    return drawn, own, following

@@ -46,6 +46,21 @@ def log_total(table, first, end, k):
 
 
 @inner
+def eliminate_word(table, k, pivot):
+    """Takes word k out of the graph: makes its column shares, and gives its dependents new arcs."""
+    for i in range(k + 1):
+        share = table[i, k] - pivot
+        table[i, k] = share
+        if share == -np.inf:
+            continue
+        for j in range(k):
+            x, y = table[i, j], share + table[k + 1, j]
+            top = max(x, y)
+            if i != j + 1 and top > -np.inf:
+                table[i, j] = top + np.log1p(exp_below(min(x, y) - top))
+
+
+@inner
 def eliminate_logs(scores, n, single, table, order):
     """Fills table [n+1 n] with logs of shares and weights, and the order; whether there is a tree.
 
@@ -65,16 +80,7 @@ def eliminate_logs(scores, n, single, table, order):
             pivot = log_total(table, first, k + 1, k)
         if pivot == -np.inf:
             return False
-        for i in range(k + 1):
-            share = table[i, k] - pivot
-            table[i, k] = share
-            if share == -np.inf:
-                continue
-            for j in range(k):
-                x, y = table[i, j], share + table[k + 1, j]
-                top = max(x, y)
-                if i != j + 1 and top > -np.inf:
-                    table[i, j] = top + np.log1p(exp_below(min(x, y) - top))
+        eliminate_word(table, k, pivot)
     return table[0, 0] > -np.inf
 
 
