@@ -24,6 +24,7 @@ from inout.contexts import ContextModel as ContextModel
 from inout.contexts import ContextSet as ContextSet
 from inout.deduction import Facts as Facts
 from inout.deduction import Program as Program
+from inout.distributions import CTC as CTC
 from inout.distributions import HMM as HMM
 from inout.distributions import PCFG as PCFG
 from inout.distributions import DependencyTree as DependencyTree

@@ -801,6 +801,6 @@ def _per_element(weights: Tensor, values: Tensor) -> Tensor:
 def _strided(_: str, x: Tensor) -> Tensor:
     """The same values at every second place of a transposed memory."""
     room = torch.full((*reversed(x.shape), 2), torch.nan, dtype=x.dtype)[..., 0]
-    view = room.permute(*reversed(range(x.ndim)))
+    view = room.permute(tuple(reversed(range(x.ndim))))
     view.copy_(x)
     return view

@@ -3,6 +3,7 @@
 from inout.distributions.base import StructuredDistribution as StructuredDistribution
 from inout.distributions.chain import HMM as HMM
 from inout.distributions.chain import LinearChain as LinearChain
+from inout.distributions.ctc import CTC as CTC
 from inout.distributions.dependency_tree import DependencyTree as DependencyTree
 from inout.distributions.pcfg import PCFG as PCFG
 from inout.distributions.semi_markov import SemiMarkov as SemiMarkov

@@ -68,7 +68,7 @@ def refuse_bad_values(
 
 
 def checked_lengths(
-    lengths: Any, batch_shape: torch.Size, n: int, device: torch.device
+    lengths: Any, batch_shape: torch.Size, n: int, device: torch.device, name: str = "lengths"
 ) -> Int[Tensor, "*b"]:
     """The lengths, a tensor or a list, as 64-bit integers; all n if None."""
     if lengths is None:
@@ -76,14 +76,13 @@ def checked_lengths(
     if isinstance(lengths, int | list | tuple):
         lengths = _as_tensor(lengths)
     if not isinstance(lengths, Tensor):
-        raise ArgumentError("lengths", f"must be integers {list(batch_shape)}. Got {lengths!r:.80}")
+        raise ArgumentError(name, f"must be integers {list(batch_shape)}. Got {lengths!r:.80}")
     if lengths.shape != batch_shape or not is_integer(lengths):
         raise ArgumentError(
-            "lengths",
-            f"must be integers {list(batch_shape)}. Got {lengths.dtype} {list(lengths.shape)}",
+            name, f"must be integers {list(batch_shape)}. Got {lengths.dtype} {list(lengths.shape)}"
         )
     if is_readable(lengths) and bool(((lengths < 0) | (lengths > n)).any()):
-        raise ArgumentError("lengths", f"must be in 0..{n}. Got {lengths.tolist()}")
+        raise ArgumentError(name, f"must be in 0..{n}. Got {lengths.tolist()}")
     return lengths.to(device, torch.long, copy=True)  # the caller may modify theirs later
 
 

@@ -238,13 +238,13 @@ class _Larger(NamedTuple):
 
     copies: int
     dims: tuple[int | None, ...]
-    tensors: tuple[Tensor, ...]  # lengths [b] first
+    tensors: tuple[Tensor, ...]  # lengths [b] or [b ...] first
     size: int  # b
 
     @classmethod
     def of(cls, copies: int, dims: Sequence[int | None], tensors: Sequence[Tensor]) -> _Larger:
-        lengths, dim = tensors[0], dims[0]
-        size = lengths.numel() // (1 if dim is None else copies)
+        lengths, dim = tensors[0], dims[0]  # [b], or more numbers for each element
+        size = len(lengths) if dim is None else lengths.movedim(dim, 0).shape[1]
         return cls(copies, tuple(dims), tuple(tensors), size)
 
     def flat(self, *, share: bool) -> list[Tensor]:

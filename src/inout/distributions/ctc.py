@@ -1,0 +1,196 @@
+"""`CTC`: labels of frames that spell a given sequence (connectionist temporal classification)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Inexact, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from inout._core.checks import expect
+from inout._core.errors import ArgumentError
+from inout.distributions import arguments
+from inout.distributions.base import StructuredDistribution
+from inout.distributions.paths import NO_EVENT, PathDistribution, Planes
+from inout.forest.labels import BlockLabels
+from inout.kernels.alignment.lattice import COLUMN, ROW, Lattice, Move, Plane
+
+# Layer 0 is in a blank, layer 1 in a label; a column is a label of the target. A label follows
+# another without a blank between them unless they are the same.
+BLANKS, LABELS = 0, 1
+STAY, REST, BEGIN, REPEAT, FOLLOW = range(5)
+LATTICE = Lattice(
+    moves=(
+        Move(BLANKS, BLANKS, 1, 0, (0,)),
+        Move(LABELS, BLANKS, 1, 0, (0,)),
+        Move(BLANKS, LABELS, 1, 1, (1,)),
+        Move(LABELS, LABELS, 1, 0, (1,)),
+        Move(LABELS, LABELS, 1, 1, (1, 2)),
+    ),
+    planes=(ROW, Plane(1, 1, 0, 0), COLUMN),
+    last=(BLANKS, LABELS),
+)
+
+
+class CTC(PathDistribution):
+    """Labels of frames, given the target that they spell: p proportional to their scores.
+
+    `log_probs` [*b t v] score each label at each frame; they need not be normalised, and may be
+    -inf. `targets` [*b u] are labels other than the `blank`; `lengths` [*b] and `target_lengths`
+    [*b], tensors or lists, say how many frames and targets are real. A sequence of frames spells
+    what is left when repeated labels are taken once, and then blanks are removed.
+
+    With log-softmax outputs, log Z is the log-likelihood of the target: `-log_partition()` is the
+    CTC loss. A target that does not fit its frames has log Z = -inf and gradient 0.
+
+    Events are the labels (or blanks) of all frames [*b t], -1 in the padding; `mode` is the forced
+    alignment. O(b t u) time and memory for all queries, besides `log_probs` and their gradient.
+    Half precision is computed in float32; `tier="reference"` runs plain torch code.
+
+    >>> import torch
+    >>> ctc = CTC(torch.zeros(4, 3), torch.tensor([1, 2]))
+    >>> ctc.log_partition().exp()  # 1 1 2 2, 1 0 2 2, 0 1 2 0, …
+    tensor(15.)
+    >>> ctc.marginals()["log_probs"][0]  # labels of the first frame
+    tensor([0.3333, 0.6667, 0.0000])
+    >>> CTC(torch.zeros(3, 3), torch.tensor([1, 1])).mode  # a repeated label needs a blank
+    tensor([1, 0, 1])
+
+    Graves et al., "Connectionist temporal classification" (2006), section 4.
+    """
+
+    lattice = LATTICE
+    event_name = "labelling"
+    _wanted = "labels of frames that spell the target"
+
+    def __init__(
+        self,
+        log_probs: Float[Tensor, "*b t v"],
+        targets: Int[Tensor, "*b u"],
+        lengths: arguments.Lengths | None = None,
+        target_lengths: arguments.Lengths | None = None,
+        blank: int = 0,
+        *,
+        tier: str | None = None,
+    ) -> None:
+        arguments.refuse_non_tensors(log_probs=log_probs, targets=targets)
+        good = log_probs.ndim >= 2 and log_probs.shape[-1] > 0
+        expect(good, "log_probs", "must be [*b t v]", list(log_probs.shape))
+        batch_shape, (t, v) = log_probs.shape[:-2], log_probs.shape[-2:]
+        good = targets.shape[:-1] == batch_shape and targets.ndim == len(batch_shape) + 1
+        wanted = f"must be [{', '.join([*map(str, batch_shape), 'u'])}] for these log_probs"
+        expect(good, "targets", wanted, list(targets.shape))
+        expect(arguments.is_integer(targets), "targets", "must be integers", targets.dtype)
+        expect(isinstance(blank, int) and 0 <= blank < v, "blank", f"must be in 0..{v - 1}", blank)
+        self.blank = blank
+        sizes = t, targets.shape[-1]
+        self._set_sizes(batch_shape, sizes, lengths, target_lengths, tier, log_probs.device)
+        self._set_event(batch_shape, t)
+        real = self._columns < self.target_lengths[..., None]
+        self.targets = arguments.checked_range("targets", targets.where(real, 0).long(), 0, v)
+        if bool(((self.targets == blank) & real).any()):
+            raise ArgumentError("targets", f"must not have the blank, {blank}, among them")
+        arguments.refuse_bad_values("log_probs", log_probs, self._real[..., None])
+        self.potentials = arguments.of_one_dtype({"log_probs": log_probs})
+
+    @property
+    def _columns(self) -> Int[Tensor, " u"]:
+        return torch.arange(self.sizes[1], device=self.lengths.device)
+
+    @property
+    def _part_shapes(self) -> dict[str, torch.Size]:
+        return {"log_probs": self.potentials["log_probs"].shape[-2:]}
+
+    @property
+    def _flat_targets(self) -> Int[Tensor, "b u"]:
+        found = self.targets.reshape(self.batch_shape.numel(), self.sizes[1])
+        return found.clone() if found.is_inference() else found
+
+    @property
+    def _repeated(self) -> Bool[Tensor, "b u"]:
+        """Which labels of the targets cannot follow the one before them without a blank."""
+        targets = self._flat_targets
+        before = torch.nn.functional.pad(targets[:, :-1], (1, 0), value=-1)
+        return (targets == before) | (self._columns == 0)
+
+    def _planes(self, values: Mapping[str, Inexact[Tensor, "*k b t v"]]) -> Planes:
+        table = values["log_probs"]
+        places = self._flat_targets[:, None].expand(*table.shape[:-1], -1)
+        none = table.new_zeros(*table.shape[:-2], 1, self.sizes[1])
+        return [table[..., self.blank, None], table.gather(-1, places), none]
+
+    def _masked(self, planes: Planes) -> Planes:
+        blanks, labels, none = planes
+        return [blanks, labels, none.masked_fill(self._repeated[:, None], -torch.inf)]
+
+    def _moves_of(self, event: Int[Tensor, "*sb t"]) -> tuple[Tensor, Bool[Tensor, "*sb"]]:
+        arguments.checked_range("labellings", event, NO_EVENT, self._part_shapes["log_probs"][1])
+        real = self._real
+        before = torch.nn.functional.pad(event[..., :-1], (1, 0), value=self.blank)
+        label, after = (event != self.blank) & real, before != self.blank
+        begins = label & (event != before)
+        place = begins.long().cumsum(-1)
+        moves = torch.where(
+            label,
+            torch.where(begins, torch.where(after, FOLLOW, BEGIN), REPEAT),
+            torch.where(after, REST, STAY),
+        )
+        targets = self.targets.expand(*event.shape[:-1], self.sizes[1])
+        if self.sizes[1]:
+            spelt = targets.gather(-1, (place - 1).clamp(0, self.sizes[1] - 1))
+        else:
+            spelt = torch.full_like(event, NO_EVENT)
+        wrong = (begins & ((spelt != event) | (place > self.sizes[1]))).any(-1)
+        wrong = wrong | (begins.sum(-1) != self.target_lengths)
+        return moves.where(real, NO_EVENT), wrong | ((event < 0) & real).any(-1)
+
+    def _of_moves(self, paths: Int[Tensor, "*m b t"]) -> Int[Tensor, "*m b t"]:
+        table = torch.from_numpy(self.lattice.arrays[0]).to(paths.device)
+        own = table[paths.clamp(min=0)]
+        place = (own[..., 4] * (paths >= 0)).cumsum(-1) - 1
+        labels = torch.full_like(paths, self.blank)
+        if self.sizes[1]:
+            targets = self._flat_targets.expand(*paths.shape[:-1], self.sizes[1])
+            labels = targets.gather(-1, place.clamp(min=0)).where(own[..., 1] == LABELS, labels)
+        return labels.where(paths >= 0, NO_EVENT)
+
+    def min_risk(self) -> Int[Tensor, "*b t"]:
+        """The labels with the most expected correct frames, among those that spell the target."""
+        with torch.no_grad():
+            return self._supported(self.marginals()).mode
+
+    def _one_size(self) -> tuple[int, int]:
+        found = super()._one_size()
+        own = self._flat_targets[:, : found[1]]
+        if bool((own != own[:1]).any()):
+            raise ArgumentError(None, "enumerate_support needs elements with the same targets")
+        return found
+
+    def _allowed(self, paths: Int[Tensor, "_ p"]) -> Int[Tensor, "_ p"]:
+        if not self.batch_shape.numel() or not self.sizes[1]:
+            return paths
+        table = torch.from_numpy(self.lattice.arrays[0]).to(paths.device)
+        place = (table[paths.clamp(min=0), 4] * (paths >= 0)).cumsum(-1) - 1
+        wrong = self._repeated[0][place.clamp(min=0)] & (paths == FOLLOW)
+        return paths[~wrong.any(-1)]
+
+    def _refuse_other_events(self, other: StructuredDistribution) -> None:
+        super()._refuse_other_events(other)
+        assert isinstance(other, CTC)
+        if other.blank != self.blank or not torch.equal(other.targets, self.targets):
+            raise ArgumentError(None, "both distributions must have the same targets and blank")
+
+    def _plane_items(self, items: BlockLabels) -> list[NDArray[np.int64] | None]:
+        numbers = items.numbers("log_probs")
+        targets = self._flat_targets.cpu().numpy()[:, None]
+        labels = np.take_along_axis(
+            numbers, np.broadcast_to(targets, (*numbers.shape[:2], targets.shape[-1])), 2
+        )
+        return [numbers[:, :, self.blank, None], labels, None]
+
+    def frame_marginals(self) -> Float[Tensor, "*b t v"]:
+        """Probability of every label at every frame; differentiable."""
+        return self.marginals()["log_probs"]

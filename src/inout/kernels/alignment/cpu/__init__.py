@@ -1,0 +1,1 @@
+"""Paths through a grid, compiled by numba."""
