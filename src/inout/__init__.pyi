@@ -27,12 +27,14 @@ from inout.deduction import Program as Program
 from inout.distributions import CTC as CTC
 from inout.distributions import HMM as HMM
 from inout.distributions import PCFG as PCFG
+from inout.distributions import Alignment as Alignment
 from inout.distributions import DependencyTree as DependencyTree
 from inout.distributions import LinearChain as LinearChain
 from inout.distributions import SemiMarkov as SemiMarkov
 from inout.distributions import SpanningTree as SpanningTree
 from inout.distributions import SpanTree as SpanTree
 from inout.distributions import StructuredDistribution as StructuredDistribution
+from inout.distributions import soft_dtw as soft_dtw
 from inout.forest import Derivation as Derivation
 from inout.forest import Derivations as Derivations
 from inout.forest import Forest as Forest

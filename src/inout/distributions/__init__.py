@@ -1,5 +1,7 @@
 """Dense distributions in the style of torch.distributions: one base, one file per family."""
 
+from inout.distributions.alignment import Alignment as Alignment
+from inout.distributions.alignment import soft_dtw as soft_dtw
 from inout.distributions.base import StructuredDistribution as StructuredDistribution
 from inout.distributions.chain import HMM as HMM
 from inout.distributions.chain import LinearChain as LinearChain
