@@ -27,6 +27,7 @@ from inout.deduction import Program as Program
 from inout.distributions import CTC as CTC
 from inout.distributions import HMM as HMM
 from inout.distributions import PCFG as PCFG
+from inout.distributions import RNNT as RNNT
 from inout.distributions import Alignment as Alignment
 from inout.distributions import DependencyTree as DependencyTree
 from inout.distributions import LinearChain as LinearChain

@@ -11,3 +11,4 @@ from inout.distributions.pcfg import PCFG as PCFG
 from inout.distributions.semi_markov import SemiMarkov as SemiMarkov
 from inout.distributions.span_tree import SpanTree as SpanTree
 from inout.distributions.spanning_tree import SpanningTree as SpanningTree
+from inout.distributions.transducer import RNNT as RNNT

@@ -161,3 +161,8 @@ REMEMBERED_SHAPES = 10_000
 # reciprocals overflow. The root's may become larger than HUGE, where they count in no pivot. Such
 # an element goes to log space. All leave half of the range of float64.
 ARBORESCENCE_FAR, ARBORESCENCE_TINY, ARBORESCENCE_HUGE = 300.0, 1e-140, 1e140
+
+# Transducers. Numbers of a block of joint outputs (16 MiB in float32). Sums of products of
+# exponentials below TINY may have lost digits: what underflowed in a factor is far below that.
+JOINER_BLOCK = 2**22
+JOINER_TINY = ByDtype(1e-28, 1e-280)
