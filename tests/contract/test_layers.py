@@ -360,3 +360,12 @@ def test_inference_mode():
     with torch.inference_mode():
         for layer in (crf, nn.CRF(3)):
             assert_close(layer.marginals(scores.clone()), expected)
+
+
+@pytest.mark.parametrize(
+    ("layer", "gold"),
+    [(nn.CRF(3), ["a", "b", "c"]), (nn.CRF(3), [0.5, 1.0, 2.0]), (nn.SemiCRF(3, 3), [(0, 3)])],
+)
+def test_gold_that_is_no_list_of_labels_is_refused(layer, gold):
+    with pytest.raises(ArgumentError, match="gold must be"):
+        layer(torch.zeros(3, 3), gold)

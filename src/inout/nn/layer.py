@@ -13,8 +13,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from inout._core.checks import expect, expect_one_of, expect_shape
+from inout._core.errors import ArgumentError
 from inout._core.tracing import any_seen, is_transformed, untraced
-from inout.distributions.arguments import Lengths, refuse_non_tensors
+from inout.distributions.arguments import Lengths, is_integer, refuse_non_tensors
 from inout.distributions.base import StructuredDistribution
 from inout.nn.masks import lengths_of
 
@@ -102,7 +103,9 @@ class StructuredLayer(nn.Module, Generic[D]):
     def _event(self, row: Sequence[Any], length: int) -> Tensor:
         """The inverse of `_row`."""
         expect(len(row) == length, "gold", f"must have {length} positions here", len(row))
-        return torch.tensor(row, dtype=torch.long)
+        event = torch.as_tensor(row) if length else torch.zeros(0, dtype=torch.long)
+        expect(is_integer(event), "gold", "must be whole numbers", row)
+        return event
 
     def distribution(
         self, scores: Tensor, mask: Tensor | None = None, lengths: Lengths | None = None
@@ -175,6 +178,16 @@ class StructuredLayer(nn.Module, Generic[D]):
         """Gold events as a tensor."""
         if isinstance(gold, Tensor):
             return gold.to(distribution.lengths.device)
+        try:
+            return self._padded(gold, distribution)
+        except (TypeError, ValueError) as error:
+            if isinstance(error, ArgumentError):
+                raise
+            wanted = "must be a tensor, or lists like those that decode returns"
+            raise ArgumentError("gold", f"{wanted}. Got {gold!r:.80}") from error
+
+    def _padded(self, gold: Sequence[Any], distribution: D) -> Tensor:
+        """Events of nested lists, padded."""
         lengths = distribution.lengths
         events = torch.full(distribution.batch_shape + distribution.event_shape, -1)
         for place in product(*map(range, distribution.batch_shape)):
