@@ -256,6 +256,12 @@ def test_marginals_do_not_copy_shared_transitions():
     assert transitions.untyped_storage().nbytes() == 4 * 4 * 4
 
 
+@pytest.mark.parametrize("shape", [(-1,), (2, -1)])
+def test_a_shape_of_samples_that_is_none(shape):
+    with pytest.raises(ArgumentError, match="sample_shape must be a shape"):
+        LinearChain(torch.zeros(3, 2), torch.zeros(2, 2)).sample(shape)
+
+
 def test_enumerate_support_refuses_what_it_cannot_do():
     with pytest.raises(ArgumentError, match="one length"):
         LinearChain(torch.zeros(2, 3, 2), torch.zeros(2, 2), lengths=[2, 3]).enumerate_support()

@@ -181,6 +181,8 @@ def test_files_and_bad_orderings(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="each position from 0 to"):
         fit_contexts(sequences, tags, ordering=lambda sequence: [0] * len(sequence))
     with pytest.raises(ArgumentError, match="each position from 0 to"):
+        fit_contexts(sequences, tags, ordering=lambda x: [place + 0.5 for place in range(len(x))])
+    with pytest.raises(ArgumentError, match="each position from 0 to"):
         replace(model, settings=replace(model.settings, ordering="function <lambda>"),
                 ordering=lambda sequence: "no").tag(sequences)  # fmt: skip
 

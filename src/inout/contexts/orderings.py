@@ -60,16 +60,16 @@ def visits(ordering: Ordering, sequences: Sequence[Any]) -> NDArray[np.int64] | 
     for number, sequence in enumerate(sequences):
         given = visit(sequence)
         try:
-            own = np.asarray(given, np.int64)
+            own = np.asarray(given)
         except (TypeError, ValueError):
-            own = np.zeros(0, np.int64)
-        if own.shape != (len(sequence),) or not np.array_equal(
-            np.sort(own), np.arange(len(sequence))
-        ):
+            own = np.zeros(0)
+        own = own if own.size else own.astype(np.int64)
+        positions = np.arange(len(sequence))
+        if own.dtype.kind not in "iu" or not np.array_equal(np.sort(own), positions):
             raise ArgumentError(
                 "ordering",
                 f"must give each position from 0 to {len(sequence) - 1} once, for sequence "
                 f"{number}. Got {given!r:.80}",
             )
-        found.append(own)
+        found.append(own.astype(np.int64))
     return np.concatenate(found)

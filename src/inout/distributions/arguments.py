@@ -26,6 +26,17 @@ def broadcasts(shape: torch.Size, wanted: Sequence[int]) -> bool:
     )
 
 
+def checked_shape(name: str, shape: Any) -> torch.Size:
+    """A shape that a caller gives; a single number is none, as everywhere in torch."""
+    try:
+        found = torch.Size(shape)
+    except (TypeError, ValueError):
+        found = torch.Size([-1])
+    if any(size < 0 for size in found):
+        raise ArgumentError(name, f"must be a shape such as (3,) or (). Got {shape!r:.80}")
+    return found
+
+
 def is_integer(x: Tensor) -> bool:
     """Whether a tensor holds integers."""
     return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)

@@ -26,7 +26,7 @@ from inout._core.tracing import (
     without_graph,
 )
 from inout.distributions import distinct, generating
-from inout.distributions.arguments import broadcasts, refuse_non_tensors
+from inout.distributions.arguments import broadcasts, checked_shape, refuse_non_tensors
 from inout.distributions.charts import chart_values
 from inout.distributions.generating import Functions
 from inout.forest import Forest
@@ -177,7 +177,7 @@ class StructuredDistribution(Distribution):
         `generator` makes them reproducible, on any number of threads; without it they come from
         torch's default generator, which `torch.manual_seed` sets.
         """
-        shape = torch.Size(sample_shape)
+        shape = checked_shape("sample_shape", sample_shape)
         seed, count = random_seed(generator), shape.numel()
         with torch.no_grad():
             found, possible = self._draw(count, seed)

@@ -11,10 +11,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from inout.kernels.limits import ARBORESCENCE_FAR, ARBORESCENCE_TINY
+from inout.kernels.limits import ARBORESCENCE_FAR, ARBORESCENCE_HUGE, ARBORESCENCE_TINY
 
 FAR = tl.constexpr(ARBORESCENCE_FAR)
 TINY = tl.constexpr(ARBORESCENCE_TINY)
+HUGE = tl.constexpr(ARBORESCENCE_HUGE)
 
 
 @triton.jit
@@ -76,7 +77,7 @@ def eliminate_kernel(
         m_arc = (o_i <= length)[:, None] & m_j[None, :]
         tl.store(p_rows + o_i[:, None] * n + o_j[None, :], b_weights, mask=m_arc)
     # Rows are at most 1 now: what is lost below TINY does not matter beside a pivot of about 1.
-    b_small = tl.zeros([H, N], dtype=tl.int32)
+    b_far = tl.zeros([H, N], dtype=tl.int32)
     for back in range(length - 1):
         k = length - 1 - back
         tl.debug_barrier()  # the rows were written by other threads of this program
@@ -95,13 +96,13 @@ def eliminate_kernel(
             b_gain = b_share[:, None] * b_row[None, :]
             b_own = tl.load(p_own, mask=m_own, other=0.0) + b_gain
             m_new = m_own & (b_share > 0)[:, None] & (b_row > 0)[None, :]
-            b_small |= (m_new & (b_own < TINY)).to(tl.int32)
+            b_far |= (m_new & ((b_own < TINY) | (b_own > HUGE))).to(tl.int32)
             tl.store(p_own, b_own, mask=m_own)
     tl.debug_barrier()
     last = tl.load(p_rows)
     bad = tl.where(last > 0, bad, 1)
     tl.store(p_pivots, last)
-    bad = tl.maximum(bad, tl.max(tl.max(b_small, axis=1), axis=0))
+    bad = tl.maximum(bad, tl.max(tl.max(b_far, axis=1), axis=0))
     tl.debug_barrier()
     b_pivots = tl.load(p_pivots + o_j, mask=m_j, other=1.0)
     b_total = tl.log(tl.where(b_pivots > 0, b_pivots, 1.0)) + tl.where(m_j, b_top, 0.0)
