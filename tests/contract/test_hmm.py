@@ -13,21 +13,24 @@ from torch import Tensor
 from torch.autograd import grad
 
 from inout import HMM, ArgumentError
-from tests.contract.distribution_suite import F64, Case, DistributionSuite, Event, Part, seeded
+from tests.contract.distribution_suite import F32, F64, Case, DistributionSuite, Event, Part, seeded
 from tests.support import assert_close
 
 SYMBOLS = 5
 
 
 class TestHMM(DistributionSuite):
+    own = False  # elements have tables of their own
+
     def make(self, case: Case, tier: str | None = None) -> HMM:
         return HMM(**case.arguments, **case.others, lengths=case.lengths, tier=tier)
 
     def case(
         self, generator: torch.Generator, batch: tuple[int, ...], n: int, s: int, dtype: Any = F64
     ) -> Case:
+        first = batch if self.own else ()
         arguments = {
-            name: torch.randn(shape, generator=generator, dtype=F64).to(dtype)
+            name: torch.randn(*first, *shape, generator=generator, dtype=F64).to(dtype)
             for name, shape in {
                 "initial": (s,), "transition": (s, s), "emission": (s, SYMBOLS)
             }.items()
@@ -36,17 +39,20 @@ class TestHMM(DistributionSuite):
         return Case(arguments, batch, n, s, others={"observations": symbols})
 
     def potentials(self, case: Case) -> dict[str, Tensor]:
-        symbols, batch = case.others["observations"], case.batch
-        given = case.arguments
+        symbols, batch = case.others["observations"].clamp(0, SYMBOLS - 1), case.batch
+        own = {"initial": (case.s,), "transition": (case.s, case.s), "emission": (case.s, SYMBOLS)}
+        tables = {name: x.expand(*batch, *own[name]) for name, x in case.arguments.items()}
         # One-hot symbols times emission probabilities would do; -inf asks for a selection.
-        observed = torch.stack(
-            [given["emission"][:, int(x)] for x in symbols.reshape(-1).clamp(0, SYMBOLS - 1)]
-            or [given["emission"][:, 0]]
-        )[: symbols.numel()]
+        columns = [
+            tables["emission"][element][:, int(x)]
+            for element in case.elements()
+            for x in symbols[element]
+        ]
+        observed = torch.stack(columns or [case.arguments["emission"].new_zeros(case.s)])
         return {
-            "emissions": observed.reshape(*batch, case.n, case.s),
-            "transitions": given["transition"].expand(*batch, case.s, case.s),
-            "start": given["initial"].expand(*batch, case.s),
+            "emissions": observed[: len(columns)].reshape(*batch, case.n, case.s),
+            "transitions": tables["transition"],
+            "start": tables["initial"],
         }
 
     def events(self, n: int, s: int) -> list[Event]:
@@ -76,7 +82,10 @@ class TestHMM(DistributionSuite):
     def cut(self, case: Case, element: tuple[int, ...]) -> Case:
         length = case.length(element)
         others = {"observations": case.others["observations"][element][:length]}
-        return Case(case.arguments, (), length, case.s, others=others)
+        arguments = case.arguments
+        if self.own:
+            arguments = {name: x[element] for name, x in arguments.items()}
+        return Case(arguments, (), length, case.s, others=others)
 
     @pytest.mark.parametrize("tier", ["cpu", "reference"])
     def test_padding_changes_nothing(self, tier):
@@ -92,6 +101,62 @@ class TestHMM(DistributionSuite):
         for others in found[1:]:
             for x, y in zip(found[0], others, strict=True):
                 assert torch.equal(x, y)
+
+
+@pytest.mark.exhaustive
+class TestHMMOfOwnTables(TestHMM):
+    own = True
+
+    def cut_short(self, name: str, x: Tensor) -> Tensor:
+        return x[..., :-1] if name == "initial" else x[..., :-1, :]
+
+
+@pytest.mark.parametrize("tier", ["cpu", "reference"])
+def test_tables_of_each_element(tier):
+    """What the suite checks of them by default."""
+    suite = TestHMMOfOwnTables()
+    for dtype in (F64, F32):
+        suite.test_enumeration(dtype, tier)
+        suite.test_nothing_is_possible(dtype, tier)
+    suite.test_derivatives_by_finite_differences(tier)
+    suite.test_marginals_of_some_parts(tier)
+    suite.test_no_tier_takes_bad_values(tier)
+    if tier == "cpu":
+        suite.test_third_derivatives()
+        suite.test_huge_potentials_and_mixtures(F32)
+        suite.test_log_prob_is_normalised_and_adds_up_the_parts()
+        suite.test_log_prob_of_ragged_events()
+
+
+def test_tables_of_some_dimensions_of_the_batch():
+    """Shared along the batch dimensions that they lack, or where these have size 1."""
+    suite = TestHMMOfOwnTables()
+    case = suite.usual(150)
+    given = case.arguments
+    mixed = {
+        "initial": given["initial"][:1],
+        "transition": given["transition"][0],
+        "emission": given["emission"][:, :1],
+    }
+    suite.check(replace(case, arguments=mixed))
+    for name, x in given.items():
+        suite.check(replace(case, arguments=given | {name: x[0, 0]}))
+
+
+def test_each_element_is_an_hmm_of_its_own():
+    suite = TestHMMOfOwnTables()
+    case = suite.ragged(151).leaves()
+    d, inputs = suite.make(case), list(case.arguments.values())
+    first = grad(d.log_partition().sum(), inputs)
+    for element in case.elements():
+        tables = {n: x.detach()[element].requires_grad_() for n, x in case.arguments.items()}
+        symbols, length = case.others["observations"][element], case.length(element)
+        alone = HMM(**tables, observations=symbols, lengths=length)
+        assert_close(d.log_partition()[element], alone.log_partition())
+        assert torch.equal(d.mode[element], alone.mode)
+        own = grad(alone.log_partition(), tables.values())
+        for x, y in zip(first, own, strict=True):
+            assert_close(x[element], y)
 
 
 @pytest.mark.parametrize("impossible", [False, True])
@@ -141,6 +206,13 @@ def test_observations_are_checked(unchecked):
     for wrong in (torch.tensor([0, 3]), torch.tensor([-1, 0])):
         with pytest.raises(ArgumentError, match=r"^observations must be in 0\.\.2"):
             HMM(*logs, wrong)
+    both = torch.zeros(2, 2, 3)
+    with pytest.raises(ArgumentError, match=r"^emission must have shape \[2, 3\] or \[4, 2, 3\]"):
+        HMM(*logs[:2], both, torch.zeros(4, 5, dtype=torch.long))
+    with pytest.raises(
+        ArgumentError, match=r"^emission must have shape \[2, 3\]\. Got \[2, 2, 3\]"
+    ):
+        HMM(*logs[:2], both, torch.zeros(5, dtype=torch.long))
     for wrong in (torch.tensor([0.0, 1.0]), torch.tensor(0), torch.tensor([True])):
         with pytest.raises(ArgumentError, match=r"^observations must be integers"):
             HMM(*logs, wrong)

@@ -3,10 +3,10 @@
 from inout.distributions.alignment import Alignment as Alignment
 from inout.distributions.alignment import soft_dtw as soft_dtw
 from inout.distributions.base import StructuredDistribution as StructuredDistribution
-from inout.distributions.chain import HMM as HMM
 from inout.distributions.chain import LinearChain as LinearChain
 from inout.distributions.ctc import CTC as CTC
 from inout.distributions.dependency_tree import DependencyTree as DependencyTree
+from inout.distributions.hmm import HMM as HMM
 from inout.distributions.pcfg import PCFG as PCFG
 from inout.distributions.semi_markov import SemiMarkov as SemiMarkov
 from inout.distributions.span_tree import SpanTree as SpanTree

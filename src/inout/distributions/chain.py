@@ -1,15 +1,16 @@
-"""`LinearChain` and `HMM`: distributions over label sequences."""
+"""`LinearChain`: distributions over label sequences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import ClassVar
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Inexact, Int
 from torch import Tensor
 
-from inout._core.checks import checked_memory, expect, expect_shape
+from inout._core.checks import checked_memory, expect
 from inout._core.errors import ArgumentError
 from inout._core.tracing import any_seen
 from inout.distributions import arguments
@@ -75,8 +76,8 @@ class LinearChain(LabelSequence):
             raise ArgumentError("emissions", f"must be [*b n s], at least one label. Got {given}")
         batch_shape, (n, s) = emissions.shape[:-2], emissions.shape[-2:]
         steps = max(n - 1, 0)
-        self.stationary = transitions.ndim == 2
-        wanted = (s, s) if self.stationary else (*batch_shape, steps, s, s)
+        self.stationary = self._always_stationary or transitions.ndim == 2
+        wanted = (*batch_shape, s, s) if self.stationary else (*batch_shape, steps, s, s)
         good = transitions.shape[-2:] == (s, s) and arguments.broadcasts(transitions.shape, wanted)
         shapes = f"must be {[s, s]} or {[*batch_shape, steps, s, s]} for these emissions"
         expect(good, "transitions", shapes, list(transitions.shape))
@@ -105,6 +106,8 @@ class LinearChain(LabelSequence):
             self._refuse_bad_values(
                 name for name in potentials if self.stationary or name != "transitions"
             )
+
+    _always_stationary: ClassVar[bool] = False  # also where elements have transitions of their own
 
     def _refuse_bad_values(self, names: Iterable[str]) -> None:
         """Raise if one of these potentials has NaN or +inf outside the padding.
@@ -195,11 +198,12 @@ class LinearChain(LabelSequence):
         score = nodes.where(real, 0.0).sum(-1)
         if n > 1:
             before, after = labels[..., :-1], labels[..., 1:]
-            if self.stationary:
+            if self.potentials["transitions"].ndim == 2:
                 pairs = self.potentials["transitions"][before, after]
             else:
-                places = (before * s + after)[..., None]
-                pairs = expanded("transitions").flatten(-2).gather(-1, places)[..., 0]
+                table, places = expanded("transitions").flatten(-2), before * s + after
+                by_step = places if self.stationary else places[..., None]
+                pairs = table.gather(-1, by_step).reshape(places.shape)
             score = score + pairs.where(real[..., 1:], 0.0).sum(-1)
         for name, place in (("start", torch.zeros_like(self.lengths)), ("end", self.lengths - 1)):
             if name in self.potentials and n > 0:
@@ -325,70 +329,3 @@ class LinearChain(LabelSequence):
 def _shaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     """x in another shape; x itself, without an autograd node, if it already has it."""
     return x if x.shape == shape else x.reshape(shape)
-
-
-class HMM(LinearChain):
-    """Hidden states of observed sequences: p(states | observations).
-
-    `initial` [s], `transition` [s s] (from, to) and `emission` [s v] are log-probabilities (or any
-    log-weights), `observations` [*b n] symbols in 0..v-1. `log_partition` is the log-likelihood
-    of each sequence, and its gradients in the three are the expected counts that EM needs. As a
-    `LinearChain` its potentials are `start`, `transitions` and the `emissions` of what was
-    observed. O(b n s²) time.
-
-    >>> import torch
-    >>> stay, switch = torch.tensor([0.9, 0.1]).log()
-    >>> transition = torch.stack([torch.stack([stay, switch]), torch.stack([switch, stay])])
-    >>> emission = torch.tensor([[0.5, 0.5], [0.0, 1.0]]).log().requires_grad_()
-    >>> hmm = HMM(torch.tensor([0.5, 0.5]).log(), transition, emission, torch.tensor([1, 0]))
-    >>> hmm.log_partition().exp()
-    tensor(0.1375, grad_fn=<ExpBackward0>)
-    >>> torch.autograd.grad(hmm.log_partition(), emission)[0]  # expected emissions
-    tensor([[1.0000, 0.8182],
-            [0.0000, 0.1818]])
-
-    Rabiner, "A tutorial on hidden Markov models" (1989), section III.
-    """
-
-    def __init__(
-        self,
-        initial: Float[Tensor, " s"],
-        transition: Float[Tensor, "s s"],
-        emission: Float[Tensor, "s v"],
-        observations: Int[Tensor, "*b n"],
-        lengths: arguments.Lengths | None = None,
-        *,
-        tier: str | None = None,
-        memory: Memory = None,
-    ) -> None:
-        arguments.refuse_non_tensors(
-            initial=initial, transition=transition, emission=emission, observations=observations
-        )
-        if emission.ndim != 2 or 0 in emission.shape:
-            raise ArgumentError("emission", f"must be [s v]. Got {list(emission.shape)}")
-        s, v = emission.shape
-        expect_shape("initial", initial, (s,))
-        expect_shape("transition", transition, (s, s))
-        arguments.refuse_bad_values("initial", initial)
-        arguments.refuse_bad_values("transition", transition)
-        arguments.refuse_bad_values("emission", emission)
-        if observations.ndim < 1 or not arguments.is_integer(observations):
-            raise ArgumentError(
-                "observations",
-                f"must be integers [*b n]. Got {observations.dtype} {list(observations.shape)}",
-            )
-        *batch_shape, n = observations.shape
-        lengths = arguments.checked_lengths(
-            lengths, torch.Size(batch_shape), n, observations.device
-        )
-        inside = torch.arange(n, device=lengths.device) < lengths[..., None]
-        symbols = arguments.checked_range(
-            "observations", observations.where(inside, 0).long(), 0, v
-        )
-        self.initial, self.transition, self.emission = initial, transition, emission
-        self.observations = observations
-        table = emission.T.contiguous()
-        # Torch cannot differentiate the embedding of no symbols twice.
-        some = symbols.numel() > 0
-        emissions = torch.nn.functional.embedding(symbols, table) if some else table[symbols]
-        super().__init__(emissions, transition, initial, None, lengths, tier=tier, memory=memory)
