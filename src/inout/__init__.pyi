@@ -15,6 +15,7 @@ from inout._core.errors import ForestError as ForestError
 from inout._core.errors import GrammarError as GrammarError
 from inout._core.errors import GroundingError as GroundingError
 from inout._core.errors import InoutError as InoutError
+from inout._core.errors import NotDifferentiableError as NotDifferentiableError
 from inout._core.errors import PrecisionError as PrecisionError
 from inout._core.errors import ProgramError as ProgramError
 from inout._core.errors import TrainingError as TrainingError

@@ -21,6 +21,7 @@ from torch.autograd import grad, gradcheck, gradgradcheck
 from torch.distributions import kl_divergence
 
 from inout import ArgumentError, ForestError, StructuredDistribution
+from tests.contract.batches_suite import BatchesSuite
 from tests.contract.distinct_suite import DistinctSuite
 from tests.contract.event_enumeration import F32 as F32
 from tests.contract.event_enumeration import F64 as F64
@@ -33,11 +34,14 @@ from tests.contract.event_enumeration import seeded as seeded
 from tests.contract.frequencies import surprise
 from tests.contract.misuse_suite import MisuseSuite
 from tests.contract.moments_suite import MomentsSuite
+from tests.contract.support_suite import SupportSuite
 from tests.contract.transforms_suite import TransformsSuite
 from tests.support import assert_close
 
 
-class DistributionSuite(DistinctSuite, MisuseSuite, MomentsSuite, TransformsSuite, ABC):
+class DistributionSuite(
+    BatchesSuite, SupportSuite, DistinctSuite, MisuseSuite, MomentsSuite, TransformsSuite, ABC
+):
     """The checks. `Test…` subclasses say what the family is."""
 
     sizes = (4, 3)  # n and s of the usual case

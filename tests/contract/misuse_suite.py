@@ -199,6 +199,9 @@ class MisuseSuite:
             found = [*d.marginals().values(), d.entropy()]
             alone = [d.marginals(name)[name] for name in d.potentials]
             d.covariance(d.potentials, d.potentials)
+            again = d.expand((2, *d.batch_shape))[0].marginals()
+        for x, y in zip(again.values(), expected[:-1], strict=True):
+            assert_close(x, y.detach())
         for x, y in zip([*found, *alone], [*expected, *expected[:-1]], strict=True):
             assert_close(x, y.detach())
 

@@ -55,6 +55,7 @@ two distributions with the same successors
 OF_THE_OBJECT_ITSELF = """\
 enumerate_support lists at most
 enumerate_support needs elements of one length
+a distribution without a batch has no elements
 every nonterminal that is met must have
 only a model of order 1 without end
 only the rules of trimmed() have numbers

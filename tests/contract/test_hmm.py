@@ -126,6 +126,7 @@ def test_tables_of_each_element(tier):
         suite.test_huge_potentials_and_mixtures(F32)
         suite.test_log_prob_is_normalised_and_adds_up_the_parts()
         suite.test_log_prob_of_ragged_events()
+        suite.test_indexing()
 
 
 def test_tables_of_some_dimensions_of_the_batch():
@@ -157,6 +158,21 @@ def test_each_element_is_an_hmm_of_its_own():
         own = grad(alone.log_partition(), tables.values())
         for x, y in zip(first, own, strict=True):
             assert_close(x[element], y)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_what_an_hmm_holds_goes_along(own: bool):
+    """A part of a batch, or a larger one, can be made again from its tables and observations."""
+    suite = TestHMMOfOwnTables() if own else TestHMM()
+    whole = suite.make(suite.ragged(152, F32).leaves())
+    for d in (whole[0], whole[1, 2], whole.expand((2, 2, 3)), whole.to(F64), whole.detach()):
+        tables = {"initial": d.initial, "transition": d.transition, "emission": d.emission}
+        again = HMM(**tables, observations=d.observations, lengths=d.lengths)
+        assert again.batch_shape == d.batch_shape
+        assert torch.equal(again.log_partition(), d.log_partition())
+        for name, table in tables.items():
+            assert table.requires_grad == d.log_partition().requires_grad
+            assert table.ndim == getattr(whole, name).ndim + own * (len(d.batch_shape) - 2)
 
 
 @pytest.mark.parametrize("impossible", [False, True])

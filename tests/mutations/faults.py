@@ -484,6 +484,22 @@ ABOVE = (
         tests=("tests/oracle/test_em_stepwise.py",),
     ),
     Fault(
+        "batches-index-reaches-into-parts",
+        file="distributions/batches.py",
+        function="Batched.__getitem__",
+        text="(own * behind)",
+        instead="0",
+        tests=(_CHAIN, "-k", "indexing"),
+    ),
+    Fault(
+        "support-of-segments-too-wide",
+        file="distributions/semi_markov.py",
+        function="SemiMarkov._is_event",
+        text=" & ~(ends & (widths > w))",
+        instead="",
+        tests=(_SEGMENTS, "-k", "corrupted"),
+    ),
+    Fault(
         "contexts-discount-not-given-back",
         file="contexts/language_model.py",
         function="_discounted",

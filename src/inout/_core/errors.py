@@ -166,6 +166,10 @@ class PrecisionError(InoutError, ArithmeticError):
     """The result would have fewer correct digits than requested; the message says why."""
 
 
+class NotDifferentiableError(InoutError, NotImplementedError):
+    """What was asked for has no derivative; the message says what has one."""
+
+
 class TrainingError(InoutError):
     """Training cannot continue: the objective fell, an analysis was lost, or weights overflowed."""
 

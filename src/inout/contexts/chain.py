@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -93,9 +94,14 @@ class ContextChain(LabelSequence):
         own = successors.to(log_potentials.device, torch.long, copy=True)
         self.successors = own.expand(shape)
         self._steps = self._checked_ordering(ordering)
-        self._lattice = ChainLattice(self.size, self.successors, self.lengths)
+        self._tensors_changed()
         if log_potentials.numel() and any_seen(~(log_potentials.detach().amax() < torch.inf)):
             arguments.refuse_bad_values(NAME, log_potentials, self._used)
+
+    _further_tensors: ClassVar = {"successors": 3, "_steps": 1}
+
+    def _tensors_changed(self) -> None:
+        self._lattice = ChainLattice(self.size, self.successors, self.lengths)
 
     def _checked_ordering(self, ordering: Tensor | None) -> Int[Tensor, "*b n"] | None:
         """The step of each position: the inverse of the ordering, and the padding as it is."""

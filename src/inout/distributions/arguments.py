@@ -85,7 +85,7 @@ def checked_lengths(
     if lengths is None:
         return torch.full(batch_shape, n, device=device)
     if isinstance(lengths, int | list | tuple):
-        lengths = _as_tensor(lengths)
+        lengths = as_tensor(lengths)
     if not isinstance(lengths, Tensor):
         raise ArgumentError(name, f"must be integers {list(batch_shape)}. Got {lengths!r:.80}")
     if lengths.shape != batch_shape or not is_integer(lengths):
@@ -97,12 +97,12 @@ def checked_lengths(
     return lengths.to(device, torch.long, copy=True)  # the caller may modify theirs later
 
 
-def _as_tensor(lengths: Any) -> Any:
+def as_tensor(integers: Any) -> Any:
     """A list as a tensor, or the list itself if that is impossible."""
     try:
-        found = torch.tensor(lengths)
+        found = torch.tensor(integers)
     except (TypeError, ValueError, RuntimeError, OverflowError):
-        return lengths
+        return integers
     return found if found.numel() else found.long()  # torch makes floats of an empty list
 
 

@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Bool, Float, Inexact, Int
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.distributions import Distribution
 from torch.distributions.kl import register_kl
 
 from inout._core.checks import at_least, expect_shape
@@ -27,8 +26,10 @@ from inout._core.tracing import (
 )
 from inout.distributions import distinct, generating
 from inout.distributions.arguments import broadcasts, checked_shape, refuse_non_tensors
+from inout.distributions.batches import Batched
 from inout.distributions.charts import chart_values
 from inout.distributions.generating import Functions
+from inout.distributions.support import EventConstraint
 from inout.forest import Forest
 from inout.forest.distinct import DistinctSamples
 from inout.forest.expectations import not_negative
@@ -38,7 +39,7 @@ Potentials = dict[str, Tensor]
 
 
 @untraced
-class StructuredDistribution(Distribution):
+class StructuredDistribution(Batched):
     """A distribution p(event) = exp(score(event)) / Z with an inside algorithm for log Z.
 
     The score is the sum of the log-potentials of the event's parts. A family supplies its
@@ -52,8 +53,6 @@ class StructuredDistribution(Distribution):
 
     arg_constraints: ClassVar[dict[str, Any]] = {}
     has_enumerate_support = True
-    potentials: Potentials
-    lengths: Int[Tensor, "*b"]
     event_name: ClassVar[str] = "event"
     _blank: ClassVar[int] = 0  # at real positions of an event that does not exist
     most_events: ClassVar[int] = 10**7  # that `enumerate_support` lists
@@ -75,10 +74,9 @@ class StructuredDistribution(Distribution):
             real = real[..., None] & real[..., None, :]
         return real
 
-    @property
     @abstractmethod
-    def _part_shapes(self) -> dict[str, torch.Size]:
-        """Shape of each potential for one batch element."""
+    def _is_event(self, event: Int[Tensor, "*sb ..."]) -> Bool[Tensor, "*sb"]:
+        """Whether integers [*s *b ...], -1 in the padding, have the structure of events."""
 
     @abstractmethod
     def _log_partition(self, potentials: Potentials) -> Float[Tensor, "*b"]:
@@ -153,18 +151,26 @@ class StructuredDistribution(Distribution):
         events = found.reshape(leading + self.batch_shape + self.event_shape)
         return events.where(self._real_entries, -1)
 
-    def topk(self, k: int) -> tuple[Int[Tensor, ...], Float[Tensor, " k *b"]]:
+    @property
+    def support(self) -> EventConstraint:
+        """Which integers are events: `support.check(event)` [*s *b]; see `EventConstraint`."""
+        return EventConstraint(self)
+
+    def topk(
+        self, k: int, *, normalised: bool = True
+    ) -> tuple[Int[Tensor, ...], Float[Tensor, " k *b"]]:
         """The k most probable events [k *b ...], best first, and their log-probabilities [k *b].
 
         If an element has fewer than k, the rest have log-probability -inf. The log-probabilities
-        are differentiable.
+        are differentiable. `normalised=False` gives scores instead, which do not need log Z.
         """
         k = at_least("k", k, 1)
         with torch.no_grad():
             found, scores = self._k_best(k)
         events = self._events(found)
         missing = scores.reshape(k, *self.batch_shape) == -torch.inf
-        return events, torch.where(missing, -torch.inf, self.log_prob(events))
+        values = self.log_prob(events) if normalised else self._score(events)
+        return events, torch.where(missing, -torch.inf, values)
 
     def sample(  # type: ignore[override]  # torch's has no generator
         self,

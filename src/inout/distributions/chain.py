@@ -107,6 +107,7 @@ class LinearChain(LabelSequence):
                 name for name in potentials if self.stationary or name != "transitions"
             )
 
+    _shareable = frozenset({"transitions", "start", "end"})
     _always_stationary: ClassVar[bool] = False  # also where elements have transitions of their own
 
     def _refuse_bad_values(self, names: Iterable[str]) -> None:

@@ -203,23 +203,39 @@ class DependencyTree(TreeDistribution):
         wanted = [*self.batch_shape, *self.event_shape]
         arguments.refuse_misfits("heads", event, wanted, fixed=len(self.event_shape))
         samples = event.shape[: max(event.ndim - len(wanted), 0)]
-        event = event.expand(*samples, *wanted).where(self._real_entries, -1).long()
-        heads, labels = event.unbind(-1) if self.labelled else (event, event.clamp(max=0))
+        event = event.long().expand(*samples, *wanted).where(self._real_entries, -1)
+        heads, labels = self._heads_and_labels(event)
         arguments.checked_range("heads", heads, -1, n + 1)
         arguments.checked_range("labels", labels, -1, s)
         if is_readable(heads, labels):
             self._refuse_non_trees(heads, labels)
         return heads, labels
 
+    def _heads_and_labels(self, event: Tensor) -> tuple[Int[Tensor, "*sb n"], Int[Tensor, "*sb n"]]:
+        heads, labels = event.unbind(-1) if self.labelled else (event, event.clamp(max=0))
+        return heads, labels
+
+    def _are_trees(
+        self, heads: Int[Tensor, "*sb n"], labels: Int[Tensor, "*sb n"], lengths: Int[Tensor, "*sb"]
+    ) -> Bool[Tensor, "*sb"]:
+        """Whether heads and labels form trees of this kind over so many words."""
+        flat = heads.reshape(lengths.numel(), self.size[1])
+        found = op.faults(flat, lengths.reshape(-1)).reshape(lengths.shape)
+        bad = (found & (1 + 2 * self.single_root + 4 * self.projective)) > 0
+        return ~bad & ((heads < 0) == (labels < 0)).all(-1)
+
+    def _is_event(self, event: Tensor) -> Bool[Tensor, "*sb"]:
+        heads, labels = self._heads_and_labels(event)
+        lengths = self.lengths.expand(heads.shape[:-1])
+        in_range = ((labels >= -1) & (labels < self.size[2])).all(-1)
+        return self._are_trees(heads, labels, lengths) & in_range & (lengths > 0)
+
     def _refuse_non_trees(self, heads: Int[Tensor, "*sb n"], labels: Int[Tensor, "*sb n"]) -> None:
         """Raise unless all events are trees, or all -1."""
-        n = self.size[1]
         # If no tree is possible, the event may be the empty one that decoding returns.
         empty = (heads < 0).all(-1) & (labels < 0).all(-1)
         lengths = self.lengths.expand(empty.shape).where(~empty, 0)
-        found = op.faults(heads.reshape(empty.numel(), n), lengths.reshape(-1)).reshape(empty.shape)
-        bad = (found & (1 + 2 * self.single_root + 4 * self.projective)) > 0
-        bad = bad | ((heads < 0) != (labels < 0)).any(-1)
+        bad = ~self._are_trees(heads, labels, lengths)
         if bool(bad.any()):
             kind = "projective tree" if self.projective else "tree"
             roots = "one root word" if self.single_root else "root words"

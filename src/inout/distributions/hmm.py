@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -39,6 +40,8 @@ class HMM(LinearChain):
     Rabiner, "A tutorial on hidden Markov models" (1989), section III.
     """
 
+    _further_tensors: ClassVar = {"initial": 1, "transition": 2, "emission": 2, "observations": 1}
+    _shareable = LinearChain._shareable | {"initial", "transition", "emission"}
     _always_stationary = True
 
     def __init__(

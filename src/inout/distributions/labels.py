@@ -6,7 +6,7 @@ from abc import abstractmethod
 from itertools import product
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from inout.distributions.arguments import checked_range, refuse_misfits
@@ -26,6 +26,9 @@ class LabelSequence(StructuredDistribution):
     @abstractmethod
     def label_marginals(self) -> Float[Tensor, "*b n s"]:
         """Probability of every label at every position; differentiable."""
+
+    def _is_event(self, event: Int[Tensor, "*sb n"]) -> Bool[Tensor, "*sb"]:
+        return (((event >= 0) & (event < self.size[-1])) | ~self._real).all(-1)
 
     def _checked_labels(self, event: Int[Tensor, "*e n"]) -> Int[Tensor, "*sb n"]:
         """Labels [*s *b n] with the padding set to 0."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from jaxtyping import Float, Inexact, Int
+from jaxtyping import Bool, Float, Inexact, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -92,6 +92,8 @@ class PCFG(BinaryTreeDistribution):
             {"root": root, "rules": rules, "preterminals": preterminals}
         )
 
+    _shareable = frozenset({"root", "rules"})
+
     @property
     def size(self) -> tuple[int, int, int, int]:
         """(elements in all, words, nonterminals, preterminals)."""
@@ -156,6 +158,17 @@ class PCFG(BinaryTreeDistribution):
         given, lengths = self._flat(self.potentials)[:3], self.lengths.reshape(-1)
         return generating_function(lanes, given, lengths, functions, shift)
 
+    def _right_kinds(self, event: Int[Tensor, "*sb n n"]) -> Bool[Tensor, "*sb"]:
+        """Whether words have preterminals and longer spans nonterminals."""
+        nt = self.size[2]
+        word = torch.eye(event.shape[-1], dtype=torch.bool, device=event.device)
+        return ((event < 0) | ((event >= nt) == word)).flatten(-2).all(-1)
+
+    def _is_event(self, event: Int[Tensor, "*sb n n"]) -> Bool[Tensor, "*sb"]:
+        _, _, nt, pt = self.size
+        tree = self._is_tree(event, labels=nt + pt)
+        return tree & self._right_kinds(event) & (self.lengths > 1)
+
     def _used(self, event: Tensor) -> tuple[Tensor, dict[str, tuple[Tensor, Tensor]]]:
         """The event, expanded; for each potential the rows it uses, as (index, mask).
 
@@ -167,7 +180,7 @@ class PCFG(BinaryTreeDistribution):
         place = torch.arange(n, device=event.device)
         words = event.diagonal(0, -2, -1)
         inner = event.where(place[:, None] != place, -1)
-        if any_seen(inner >= nt) or any_seen((words >= 0) & (words < nt)):
+        if any_seen(~self._right_kinds(event)):
             raise ArgumentError(
                 "event",
                 f": spans of one word must have preterminals {nt}..{s - 1}, longer ones "

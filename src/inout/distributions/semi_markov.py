@@ -120,26 +120,43 @@ class SemiMarkov(StructuredDistribution):
             log_z = op.log_partition(*self._flat(potentials), self.memory)
         return log_z.reshape(self.batch_shape)
 
+    def _cuts(self, labels: Int[Tensor, "*sb n"]) -> tuple[Tensor, Tensor, Tensor]:
+        """Where segments end; the last end before each position, -1 for none; and how far it is."""
+        ends, positions = labels >= 0, torch.arange(labels.shape[-1], device=labels.device)
+        if not len(positions):
+            return ends, labels, labels
+        last = torch.where(ends, positions, -1).cummax(-1).values
+        before = torch.nn.functional.pad(last[..., :-1], (1, 0), value=-1)
+        return ends, before, positions - before
+
+    def _covered(self, labels: Int[Tensor, "*sb n"]) -> Bool[Tensor, "*sb"]:
+        """Whether the last real position, if there is one, ends a segment."""
+        final = torch.arange(labels.shape[-1], device=labels.device) == self.lengths[..., None] - 1
+        return ((labels >= 0) | ~final).all(-1)
+
+    def _is_event(self, event: Int[Tensor, "*sb n"]) -> Bool[Tensor, "*sb"]:
+        _, _, w, s = self.size
+        ends, _, widths = self._cuts(event)
+        good = (event >= -1) & (event < s) & ~(ends & (widths > w))
+        return good.all(-1) & self._covered(event)
+
     def _segments(self, event: Tensor) -> tuple[Bool[Tensor, "*sb n"], Int[Tensor, "*sb n"]]:
         """Where segments end, and the index of each segment's part in the flat [n w s s]."""
         _, n, w, s = self.size
         arguments.refuse_misfits("events", event, [*self.batch_shape, n])
-        labels = arguments.checked_range("events", torch.where(self._real, event, -1), -1, s)
-        ends = labels >= 0
-        positions = torch.arange(n, device=labels.device)
-        # The last end before each position, -1 before the first.
-        last = torch.where(ends, positions, -1).cummax(-1).values if n else labels
-        before = torch.nn.functional.pad(last[..., :-1], (1, 0), value=-1) if n else labels
-        widths = positions - before
+        labels = torch.where(self._real, event.long(), -1)
+        arguments.checked_range("events", labels, -1, s)
+        ends, before, widths = self._cuts(labels)
         if any_seen(ends & (widths > w)):
             raise ArgumentError(
                 "event", f": segments must be at most {w} wide. Got {int(widths[ends].max())}"
             )
-        if n and any_seen(last[..., -1] != self.lengths - 1):
+        if any_seen(~self._covered(labels)):
             raise ArgumentError(
                 "event", ": an event must have a label at the last position of its sequence"
             )
         previous = labels.gather(-1, before.clamp(min=0)).where(before >= 0, 0)
+        positions = torch.arange(n, device=labels.device)
         place = ((positions * w + widths - 1) * s + previous) * s + labels
         return ends, place.where(ends, 0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from jaxtyping import Float, Inexact, Int
+from jaxtyping import Bool, Float, Inexact, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -121,6 +121,9 @@ class SpanTree(BinaryTreeDistribution):
         values = potentials.gather(-1, event.clamp(min=0)[..., None])[..., 0]
         score = values.where(present, 0.0).sum((-1, -2))
         return torch.where(self._no_tree(event), -torch.inf, score)
+
+    def _is_event(self, event: Int[Tensor, "*sb n n"]) -> Bool[Tensor, "*sb"]:
+        return self._is_tree(event, labels=self.size[2])
 
     def parts(self, event: Int[Tensor, "*e n n"]) -> Potentials:
         """Indicators [*s *b n n s] of the labelled spans."""

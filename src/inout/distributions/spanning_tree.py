@@ -147,22 +147,31 @@ class SpanningTree(StructuredDistribution):
         with torch.no_grad():
             return self._supported(self.marginals()).mode
 
+    def _is_tree(self, event: Int[Tensor, "*sb n n"]) -> Bool[Tensor, "*sb"]:
+        """Whether entries, 0 in the padding, are the edges of a tree over a node or more."""
+        linked = (event + event.mT > 0).double()
+        for _ in range(self.event_shape[0].bit_length()):
+            linked = ((linked + linked @ linked) > 0).double()
+        if not self.event_shape[0]:
+            return torch.zeros(event.shape[:-2], dtype=torch.bool, device=event.device)
+        reached = linked[..., 0, :].sum(-1)
+        tree = (event.sum((-1, -2)) == self.lengths - 1) & (
+            (reached == self.lengths) | (self.lengths <= 1)
+        )
+        return tree & ((event == 0) | ((event == 1) & self._pairs)).flatten(-2).all(-1)
+
+    def _is_event(self, event: Int[Tensor, "*sb n n"]) -> Bool[Tensor, "*sb"]:
+        return self._is_tree(event.where(self._real_entries, 0))
+
     def _checked_tree(self, event: Tensor) -> tuple[Int[Tensor, "*e n n"], Bool[Tensor, "*sb"]]:
         """An event, expanded, with 0 in the padding; and whether it is a tree."""
         wanted = [*self.batch_shape, *self.event_shape]
         arguments.refuse_misfits("trees", event, wanted, fixed=2)
         samples = event.shape[: event.ndim - len(wanted)] if event.ndim > len(wanted) else ()
-        real = self._real[..., None] & self._real[..., None, :]
-        event = event.expand(*samples, *wanted).where(real, 0).long()
+        event = event.long().expand(*samples, *wanted).where(self._real_entries, 0)
         arguments.checked_range("edges", event, 0, 2)
-        linked = (event + event.mT > 0).double()
-        for _ in range(self.event_shape[0].bit_length()):
-            linked = ((linked + linked @ linked) > 0).double()
         none = (event == 0).flatten(-2).all(-1)
-        few = self.lengths <= 1
-        reached = linked[..., 0, :].sum(-1) if self.event_shape[0] else none.double()
-        tree = (event.sum((-1, -2)) == self.lengths - 1) & ((reached == self.lengths) | few)
-        tree = tree & ((event == 0) | self._pairs).flatten(-2).all(-1)
+        tree = self._is_tree(event)
         if any_seen(~(tree | none)):
             raise ArgumentError(
                 "event",

@@ -31,8 +31,6 @@ class TreeDistribution(StructuredDistribution):
     gives -1 everywhere.
     """
 
-    lengths: Tensor
-    tier: str
     event_name = "tree"
     _blank = -1
     most_events = 10**6
@@ -150,6 +148,18 @@ class BinaryTreeDistribution(TreeDistribution):
         log_z = log_partition_by_groups(of_group, size, count, flat, batched)
         return log_z.reshape(self.batch_shape)
 
+    def _splits(self, event: Int[Tensor, "*sb n n"]) -> tuple[Tensor, Bool[Tensor, "*sb"]]:
+        """Where spans [*s *b n n] are split, and whether they are a binary tree of each element."""
+        lengths = self.lengths.expand(event.shape[:-2]).reshape(-1)
+        flat = (event >= 0).reshape(len(lengths), *self.event_shape)
+        splits, good = spans.splits_of(flat, lengths)
+        return splits.reshape(event.shape), good.reshape(event.shape[:-2])
+
+    def _is_tree(self, event: Int[Tensor, "*sb n n"], *, labels: int) -> Bool[Tensor, "*sb"]:
+        """Whether spans are a binary tree over one position or more, with labels in range."""
+        in_range = ((event >= -1) & (event < labels)).flatten(-2).all(-1)
+        return self._splits(event)[1] & in_range & (self.lengths > 0)
+
     def _checked_tree(self, event: Tensor, *, labels: int) -> tuple[Tensor, Tensor]:
         """An event [*s *b n n], expanded, with -1 in the padding, and where its spans are split."""
         n = self.event_shape[0]
@@ -157,13 +167,11 @@ class BinaryTreeDistribution(TreeDistribution):
         refuse_misfits("trees", event, wanted, fixed=2)
         samples = event.shape[: event.ndim - len(wanted)] if event.ndim > len(wanted) else ()
         real = self._real[..., None] & self._real[..., None, :]
-        event = event.expand(*samples, *wanted).where(real, -1)
+        event = event.long().expand(*samples, *wanted).where(real, -1)
         checked_range("labels", event, -1, labels)
-        lengths = self.lengths.expand(event.shape[:-2]).reshape(-1)
+        splits, good = self._splits(event)
         # If no tree is possible, the event may be the empty one that decoding returns.
-        flat = (event >= 0).reshape(len(lengths), n, n)
-        splits, good = spans.splits_of(flat, lengths)
-        good = good | ~flat.flatten(1).any(1)
+        good = (good | self._no_tree(event)).reshape(-1)
         if any_seen(~good):
             place = int((~good).nonzero()[0, 0])
             raise ArgumentError(
@@ -171,7 +179,7 @@ class BinaryTreeDistribution(TreeDistribution):
                 f": the labelled spans must form a binary tree over the element's length. "
                 f"Those of number {place} (of {len(good)}) do not",
             )
-        return event.long(), splits.reshape(event.shape)
+        return event, splits
 
     def _best_recall(
         self, gains: Float[Tensor, "*b n n"], labels: Int[Tensor, "*b n n"]
