@@ -12,10 +12,29 @@ import pytest
 import torch
 from torch import Tensor
 from torch.autograd import grad
+from torch.masked import masked_tensor
 
 from inout import ArgumentError, InoutError
 from tests.contract.event_enumeration import seeded
 from tests.support import assert_close
+
+
+def unusual(x: Tensor) -> dict[str, tuple[Tensor, str]]:
+    """A tensor as others that do not hold one plain value for each place, and a hint for each."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that some of them are prototypes, or deprecated
+        found = {
+            "sparse": (x.to_sparse(), r"to_dense\(\)"),
+            "meta": (x.to("meta"), "no values"),
+            "masked": (masked_tensor(x, torch.ones_like(x, dtype=torch.bool)), r"to_tensor\("),
+        }
+        if x.ndim > 1:
+            nested = torch.nested.nested_tensor(list(x))
+            found["nested"] = nested, r"to_padded_tensor.*lengths"
+        if x.is_floating_point():
+            codes = torch.quantize_per_tensor(x.float(), 0.1, 0, torch.qint8)
+            found["quantised"] = codes, r"dequantize\(\)"
+        return found
 
 
 class MisuseSuite:
@@ -85,6 +104,12 @@ class MisuseSuite:
             with pytest.raises(ArgumentError, match=r"^lengths must be"):
                 self.make(replace(case, lengths=wrong))
 
+    def test_lengths_that_are_not_dense_are_refused(self, unchecked):
+        case = self.ragged(126)
+        for kind, (wrong, hint) in unusual(case.lengths).items():
+            with pytest.raises(ArgumentError, match=rf"^lengths must be .* {kind} one.*{hint}"):
+                self.make(replace(case, lengths=wrong))
+
     def test_wrong_tier_is_refused(self):
         with pytest.raises(ArgumentError, match=r"^tier must be"):
             self.make(self.usual(), "abacus")
@@ -108,6 +133,24 @@ class MisuseSuite:
             d.log_prob(d.mode.numpy())
         with pytest.raises(ArgumentError, match=rf"^f\['{name}'\] must be a tensor"):
             d.expectation({name: d.potentials[name].numpy()})
+
+    def test_tensors_that_are_not_dense_are_refused_by_name(self, unchecked):
+        """With a hint at what makes them dense."""
+        case = self.ragged(125)
+        for name, x in (case.arguments | case.others).items():
+            for kind, (wrong, hint) in unusual(x).items():
+                spoilt = replace(
+                    case,
+                    arguments={n: wrong if n == name else y for n, y in case.arguments.items()},
+                    others={n: wrong if n == name else y for n, y in case.others.items()},
+                )
+                with pytest.raises(ArgumentError, match=rf"^{name} must be .* {kind} one.*{hint}"):
+                    self.make(spoilt)
+        d = self.make(case)
+        for kind, (wrong, hint) in unusual(d.mode).items():
+            for query in (d.log_prob, d.parts, d.support.check):
+                with pytest.raises(ArgumentError, match=rf"must be .* {kind} one.*{hint}"):
+                    query(wrong)
 
     def test_sampling_without_a_generator_uses_that_of_torch(self, unchecked):
         d = self.make(self.usual())

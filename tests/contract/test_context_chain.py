@@ -93,6 +93,7 @@ class TestReorderedChain(TestContextChain):
     """The same with positions in another order, of each element's own length."""
 
     test_wrong_lengths_are_refused = None  # type: ignore[assignment]  # they have no order
+    test_lengths_that_are_not_dense_are_refused = None  # type: ignore[assignment]  # nor have they
 
     def make(self, case: Case, tier: str | None = None) -> ContextChain:
         lengths = torch.as_tensor(case.n if case.lengths is None else case.lengths)

@@ -107,6 +107,7 @@ class ContextChain(LabelSequence):
         """The step of each position: the inverse of the ordering, and the padding as it is."""
         if ordering is None:
             return None
+        arguments.refuse_non_tensors(ordering=ordering)
         n, shape = self.size[1], [*self.batch_shape, self.size[1]]
         good = arguments.is_integer(ordering) and arguments.broadcasts(ordering.shape, shape)
         expect(good, "ordering", f"must be {shape}, integers", list(ordering.shape))

@@ -43,13 +43,38 @@ def is_integer(x: Tensor) -> bool:
 
 
 def refuse_non_tensors(**arguments: Any) -> None:
-    """Raise unless all arguments are tensors, or None."""
+    """Raise unless all arguments are tensors with their values in dense memory, or None."""
     for name, value in arguments.items():
-        if value is not None and not isinstance(value, Tensor):
+        if value is None:
+            continue
+        if not isinstance(value, Tensor):
             kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
             raise ArgumentError(
                 name, f"must be a tensor. Got a {kind}; torch.as_tensor({name}) makes one of it"
             )
+        _refuse_unusual(name, value)
+
+
+def _refuse_unusual(name: str, x: Tensor) -> None:
+    """Raise for tensors that do not hold one plain value for each place.
+
+    The fake tensors with which torch traces say that they are dense, and pass.
+    """
+    if x.is_nested:
+        padded = f"torch.nested.to_padded_tensor({name}, 0)"
+        kind, remedy = "nested", f"{padded} makes one of it, and lengths= says what is padding"
+    elif isinstance(x, torch.masked.MaskedTensor):
+        fill = "-torch.inf" if x.is_floating_point() else "-1"
+        kind, remedy = "masked", f"{name}.to_tensor({fill}) makes one of it, {fill} where masked"
+    elif x.is_quantized:
+        kind, remedy = "quantised", f"{name}.dequantize() makes one of it"
+    elif x.layout is not torch.strided:
+        kind, remedy = "sparse", f"{name}.to_dense() makes one of it; what it lacks becomes 0"
+    elif x.is_meta:
+        kind, remedy = "meta", "it has no values. Make it on a device that computes"
+    else:
+        return
+    raise ArgumentError(name, f"must be a dense tensor. Got a {kind} one; {remedy}")
 
 
 def refuse_non_floats(name: str, potential: Tensor) -> None:
@@ -88,6 +113,7 @@ def checked_lengths(
         lengths = as_tensor(lengths)
     if not isinstance(lengths, Tensor):
         raise ArgumentError(name, f"must be integers {list(batch_shape)}. Got {lengths!r:.80}")
+    _refuse_unusual(name, lengths)
     if lengths.shape != batch_shape or not is_integer(lengths):
         raise ArgumentError(
             name, f"must be integers {list(batch_shape)}. Got {lengths.dtype} {list(lengths.shape)}"

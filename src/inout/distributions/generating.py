@@ -106,8 +106,9 @@ def _checked(
     checked = {}
     for name, possible in used.items():
         values = f.get(name, torch.zeros((), device=possible.device))
+        if isinstance(values, Tensor) and values.is_sparse:
+            values = values.to_dense()
         refuse_non_tensors(**{f"function {k}[{name!r}]": values})
-        values = values.to_dense() if values.is_sparse else values
         wanted, own = possible.shape, len(d._part_shapes[name])
         if not broadcasts(values.shape, wanted):
             expect_shape(f"function {k}[{name!r}]", values, wanted)
