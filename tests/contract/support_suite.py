@@ -13,6 +13,13 @@ from torch import Tensor
 from inout import ArgumentError, StructuredDistribution
 from tests.contract.event_enumeration import Enumeration, seeded
 
+Known = list[set[tuple[int, ...]]]
+
+
+def enumerated(oracle: Enumeration) -> Known:
+    """All events of each element, flat."""
+    return [{tuple(e) for e in oracle.padded(x).flatten(1).tolist()} for x in oracle.events]
+
 
 def corrupted(good: Tensor, d: StructuredDistribution) -> Iterator[Tensor]:
     """Events with some of their entries changed, or exchanged."""
@@ -49,29 +56,28 @@ class SupportSuite:
             assert bool(own.support.check(events).all())
             everywhere = events.reshape(-1, *(1,) * len(case.batch), *d.event_shape)
             everywhere = everywhere.expand(-1, *case.batch, *d.event_shape)
-            assert torch.equal(d.support.check(everywhere), self.members(oracle, d, everywhere))
+            assert torch.equal(
+                d.support.check(everywhere), self.members(enumerated(oracle), d, everywhere)
+            )
         assert own.support.is_discrete
         assert own.support.event_dim == len(d.event_shape)
         assert d.event_name in repr(d.support)
 
-    def members(self, oracle: Enumeration, d: StructuredDistribution, events: Tensor) -> Tensor:
+    def members(self, known: Known, d: StructuredDistribution, events: Tensor) -> Tensor:
         """Which events [m *b ...] are among those enumerated for their element."""
-        padding = self.in_padding(d).reshape(len(oracle.elements), -1)
-        flat = events.reshape(len(events), len(oracle.elements), -1).masked_fill(padding, -1)
-        found = torch.zeros(flat.shape[:2], dtype=torch.bool)
-        for b, own in enumerate(oracle.events):
-            known = {tuple(e) for e in oracle.padded(own).flatten(1).tolist()}
-            found[:, b] = torch.tensor([tuple(e) in known for e in flat[:, b].tolist()])
-        return found.reshape(events.shape[: 1 + len(d.batch_shape)])
+        padding = self.in_padding(d).reshape(len(known), -1)
+        flat = events.reshape(len(events), len(known), -1).masked_fill(padding, -1)
+        columns = [[tuple(e) in own for e in flat[:, b].tolist()] for b, own in enumerate(known)]
+        return torch.tensor(columns).T.reshape(events.shape[: 1 + len(d.batch_shape)])
 
     def test_corrupted_events_are_outside_unless_they_are_events(self) -> None:
         n = self.sizes[0]
         empty = replace(self.usual(524), lengths=torch.tensor([[n, 0, 1], [n - 1, n, 0]]))
         for case in (self.usual(523), empty):
-            d, oracle = self.make(case), self.enumeration(case)
+            d, known = self.make(case), enumerated(self.enumeration(case))
             whole = self.make(replace(case, lengths=None))
             for events in corrupted(whole.sample((150,), generator=seeded(525)), d):
-                assert torch.equal(d.support.check(events), self.members(oracle, d, events))
+                assert torch.equal(d.support.check(events), self.members(known, d, events))
 
     def test_padding_of_an_event_may_be_anything_in_the_support(self) -> None:
         case = self.ragged(526)
