@@ -34,13 +34,21 @@ from tests.contract.event_enumeration import seeded as seeded
 from tests.contract.frequencies import surprise
 from tests.contract.misuse_suite import MisuseSuite
 from tests.contract.moments_suite import MomentsSuite
+from tests.contract.sparsemap_suite import SparsemapSuite
 from tests.contract.support_suite import SupportSuite
 from tests.contract.transforms_suite import TransformsSuite
 from tests.support import assert_close
 
 
 class DistributionSuite(
-    BatchesSuite, SupportSuite, DistinctSuite, MisuseSuite, MomentsSuite, TransformsSuite, ABC
+    BatchesSuite,
+    SupportSuite,
+    DistinctSuite,
+    SparsemapSuite,
+    MisuseSuite,
+    MomentsSuite,
+    TransformsSuite,
+    ABC,
 ):
     """The checks. `Test…` subclasses say what the family is."""
 

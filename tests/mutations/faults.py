@@ -531,6 +531,22 @@ ABOVE = (
         instead="parser.surprisals(words, end=end).tolist()",
         tests=("tests/cli/test_grammar_parse.py", "-k", "surprisal"),
     ),
+    Fault(
+        "distributions-sparsemap-slopes-do-not-add-up",
+        file="distributions/active_set.py",
+        function="ActiveSet.slopes",
+        text="inverse - np.outer(sums, sums) / sums.sum()",
+        instead="inverse - np.outer(sums, sums)",
+        tests=(_CHAIN, "-k", "derivatives_of_sparsemap"),
+    ),
+    Fault(
+        "distributions-sparsemap-weights-do-not-add-up",
+        file="distributions/active_set.py",
+        function="ActiveSet._solution",
+        text="x + z * (1 - x.sum()) / z.sum()",
+        instead="x + z",
+        tests=(_CHAIN, "-k", "sparsemap"),
+    ),
 )
 
 FAULTS = KERNELS + ABOVE
