@@ -106,27 +106,31 @@ class _Seen:
 
 
 # Equal code alone is not enough: dataclasses with the same fields have equal __init__.
-_seen: dict[tuple[str, str, CodeType], _Seen] = {}
+_numbers: dict[tuple[str, str, CodeType], int] = {}
+_seen: list[_Seen] = []
 
 
 def _checked(function: Callable[..., Any], typechecker: Any) -> Callable[..., Any]:
     """`function`, its annotations checked where a call is unlike those before."""
     name = function.__module__, function.__qualname__, function.__code__
-    seen = _seen.setdefault(name, _Seen())
-    kinds_of_results = seen.results
+    # A number, since torch.compile traces through functions, and what they close over.
+    number = _numbers.setdefault(name, len(_seen))
+    if number == len(_seen):
+        _seen.append(_Seen())
 
     @wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
         __tracebackhide__ = True
         if config.jaxtyping_disable or torch.compiler.is_compiling():
             return function(*arguments, **named)
+        seen = _seen[number]
         kinds: Any = tuple([_kind(argument) for argument in arguments])
         if named:
             kinds = kinds, tuple([(name, _kind(value)) for name, value in named.items()])
-        known = kinds_of_results.get(kinds)
+        known = seen.results.get(kinds)
         if known is None:
             result = seen.call(function, function, typechecker, (arguments, named))
-            kinds_of_results[kinds] = {_kind(result)}
+            seen.results[kinds] = {_kind(result)}
             return result
         result = function(*arguments, **named)
         kind = _kind(result)

@@ -17,6 +17,7 @@ _ARBORESCENCES = "tests/oracle/test_arborescences.py"
 _PCFG = "tests/contract/test_pcfg.py"
 _FOREST = "tests/oracle/test_forest.py"
 _LAYERS = "tests/oracle/test_layers.py"
+_GRAPHS = "tests/contract/test_graphs.py"
 _DISTINCT = "tests/oracle/test_without_replacement.py"
 
 KERNELS = (

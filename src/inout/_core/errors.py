@@ -48,7 +48,7 @@ class InoutError(Exception):
         column: int | None = None,
         remedy: Remedy | None = None,
     ) -> None:
-        super().__init__(message)
+        self.args = (message,)  # by hand: torch.compile cannot follow Exception.__init__
         self.message = message
         self.argument = argument
         self.file = None if file is None else str(file)

@@ -1,8 +1,8 @@
-"""Classes whose public methods run eagerly when torch compiles the caller."""
+"""Classes whose public methods torch.compile and torch.export do not trace, or not as they are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -15,33 +15,69 @@ from torch.autograd import forward_ad
 from inout._core.errors import InoutError
 
 Class = TypeVar("Class", bound=type)
+Instead = Mapping[str, Callable[..., Any] | None]
+
+# New in torch 2.7; before, this is true while torch exports, and while it compiles.
+_exporting: Callable[[], bool] = getattr(
+    torch.compiler, "is_exporting", torch.compiler.is_compiling
+)
 
 
-def untraced(cls: Class) -> Class:
+def in_graph() -> bool:
+    """Whether torch.compile or torch.export records what this thread calls."""
+    if torch.compiler.is_dynamo_compiling():
+        return True
+    # The flag is that of all threads, the stack of modes that record is our own.
+    return _exporting() and torch._C._len_torch_dispatch_stack() > 0
+
+
+def untraced(cls: Class, instead: Instead | None = None) -> Class:
     """The class, with public methods that torch.compile calls and torch.jit.trace refuses.
 
     Their kernels and checks read values, which torch.compile cannot trace: it would warn, and
     compile the pieces in between one by one. torch.jit.trace would record the result for one
     input as a constant.
+
+    `instead` has what a graph has in place of some methods, None for these as they are: they read
+    no values. It counts for objects whose class has a true `in_graphs`.
     """
     for name, member in list(vars(cls).items()):
         if name.startswith("_") and name != "__init__":
             continue
+        own: Callable[..., Any] | None = None
+        if instead is not None and name in instead:
+            own = instead[name]
+            own = _whole(member) if own is None else own
         if isinstance(member, property):
-            setattr(cls, name, member.getter(_called(member.fget)))  # type: ignore[arg-type]
+            setattr(cls, name, member.getter(called(_whole(member), own)))
         elif isinstance(member, classmethod | staticmethod):
-            setattr(cls, name, type(member)(_called(member.__func__)))
+            setattr(cls, name, type(member)(called(member.__func__)))
         elif callable(member) and not isinstance(member, type):
-            setattr(cls, name, _called(member))
+            setattr(cls, name, called(member, own))
     return cls
 
 
-def _called(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, called but never traced."""
+def _whole(member: Any) -> Callable[..., Any]:
+    """The function of a method or a property."""
+    found: Callable[..., Any] = getattr(member, "fget", member)
+    return found
+
+
+def called(
+    function: Callable[..., Any], instead: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """The function, called but never traced; in a graph, what stands there instead."""
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_dynamo_compiling():
+        if in_graph():
+            if instead is not None and type(args[0]).in_graphs:
+                return instead(*args, **kwargs)
+            if not torch.compiler.is_dynamo_compiling():
+                raise InoutError(
+                    f"torch.export cannot record {function.__qualname__}: it reads values. "
+                    "Call it on the results of the exported program"
+                )
             # Importing torch._dynamo takes a second: only where it has been imported anyway.
             from inout._core.eager import run
 
@@ -87,7 +123,9 @@ def _has_tangent(tensor: Tensor) -> bool:
 
 
 def is_readable(*tensors: Tensor) -> bool:
-    """Whether their values can be read: not while torch.vmap has many of them at once."""
+    """Whether their values can be read: not while torch.vmap has many of them, or in a graph."""
+    if in_graph():
+        return False
     if _functorch.peek_interpreter_stack() is None:
         return True
     return not any(_functorch.is_batchedtensor(_unwrapped(x)) for x in tensors)

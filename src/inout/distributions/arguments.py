@@ -10,7 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from inout._core.errors import ArgumentError
-from inout._core.tracing import is_readable, numbers
+from inout._core.tracing import in_graph, is_readable, numbers
 
 Lengths = Int[Tensor, "*b"] | Sequence[Any] | int  # a number of positions for each element
 
@@ -22,7 +22,7 @@ def broadcasts(shape: torch.Size, wanted: Sequence[int]) -> bool:
     """Whether a tensor of `shape` can be expanded to the shape `wanted`."""
     own = [1] * (len(wanted) - len(shape)) + list(shape)
     return len(own) == len(wanted) and all(
-        size in (1, whole) for size, whole in zip(own, wanted, strict=True)
+        size == 1 or size == whole for size, whole in zip(own, wanted, strict=True)
     )
 
 
@@ -147,6 +147,9 @@ def refuse_misfits(name: str, event: Any, wanted: list[int], fixed: int = 1) -> 
 
 def checked_range(name: str, values: Tensor, lowest: int, end: int) -> Tensor:
     """The values, refused unless all are in lowest..end-1."""
+    if in_graph():
+        checked: Tensor = _in_range(name, values, lowest, end)
+        return checked
     if (
         values.numel()
         and is_readable(values)
@@ -156,6 +159,15 @@ def checked_range(name: str, values: Tensor, lowest: int, end: int) -> Tensor:
             name, f"must be in {lowest}..{end - 1}. Got {int(values.min())}..{int(values.max())}"
         )
     return values
+
+
+_in_range = torch.library.custom_op(
+    "inout::in_range",
+    lambda *arguments: checked_range(*arguments).clone(),
+    mutates_args=(),
+    schema="(str name, Tensor values, SymInt lowest, SymInt end) -> Tensor",
+)
+_in_range.register_fake(lambda name, values, lowest, end: torch.empty_like(values))
 
 
 def of_one_dtype(potentials: dict[str, Tensor]) -> dict[str, Tensor]:

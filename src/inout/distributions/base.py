@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,6 +30,7 @@ from inout.distributions.arguments import broadcasts, checked_shape, refuse_non_
 from inout.distributions.batches import Batched
 from inout.distributions.charts import chart_values
 from inout.distributions.generating import Functions
+from inout.distributions.operators import IN_GRAPH, checked_when_made, register
 from inout.distributions.sparsemap import SparseMAP
 from inout.distributions.support import EventConstraint
 from inout.forest import Forest
@@ -39,7 +41,7 @@ from inout.series import Histogram, Lanes, Method, Moments, as_lists, histogram,
 Potentials = dict[str, Tensor]
 
 
-@untraced
+@partial(untraced, instead=IN_GRAPH)
 class StructuredDistribution(Batched):
     """A distribution p(event) = exp(score(event)) / Z with an inside algorithm for log Z.
 
@@ -57,9 +59,19 @@ class StructuredDistribution(Batched):
     event_name: ClassVar[str] = "event"
     _blank: ClassVar[int] = 0  # at real positions of an event that does not exist
     most_events: ClassVar[int] = 10**7  # that `enumerate_support` lists
+    # Of a class that graphs can hold, see `operators`: the class that makes it again from
+    # `potentials` and `lengths`, by its name, and options of its constructor.
+    family: ClassVar[str]
+    options: ClassVar[tuple[str, ...]] = ()
+    in_graphs: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
-        untraced(cls)
+        cls.in_graphs = "family" in vars(cls)  # what inherits it may differ
+        if not cls.in_graphs:
+            untraced(cls)
+            return
+        register(cls)
+        untraced(cls, IN_GRAPH | {"__init__": checked_when_made(cls)})
 
     @property
     def _real(self) -> Bool[Tensor, "*b n"]:

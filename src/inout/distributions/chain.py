@@ -57,6 +57,9 @@ class LinearChain(LabelSequence):
     Lafferty, McCallum & Pereira, "Conditional random fields" (2001), section 3.
     """
 
+    family = "LinearChain"
+    options = ("memory",)
+
     def __init__(
         self,
         emissions: Float[Tensor, "*b n s"],
@@ -138,7 +141,7 @@ class LinearChain(LabelSequence):
 
     @property
     def _part_shapes(self) -> dict[str, torch.Size]:
-        _, n, s = self.size
+        n, s = self.potentials["emissions"].shape[-2:]
         pairs = (s, s) if self.stationary else (max(n - 1, 0), s, s)
         shapes = {"emissions": (n, s), "transitions": pairs, "start": (s,), "end": (s,)}
         return {name: torch.Size(shapes[name]) for name in self.potentials}

@@ -59,6 +59,9 @@ class DependencyTree(TreeDistribution):
     tensor(9.)
     """
 
+    family = "DependencyTree"
+    options = ("projective", "single_root", "labelled")
+
     def __init__(
         self,
         arcs: Float[Tensor, " ..."],
@@ -449,10 +452,17 @@ class DependencyTree(TreeDistribution):
 def _has_labels(arcs: Tensor, root: Tensor, labelled: bool | None) -> bool:
     """Whether the shapes are those of potentials with labels."""
     several, one = arcs.shape, root.shape
-    plain = len(several) >= 2 and several[-1] == several[-2] and one == several[:-1]
-    fits = len(several) >= 3 and several[-2] == several[-3] and one == several[:-3] + several[-2:]
-    chosen = (fits and not plain) if labelled is None else bool(labelled)
+
+    def plain() -> bool:
+        return len(several) >= 2 and several[-1] == several[-2] and one == several[:-1]
+
+    def fits() -> bool:
+        square = len(several) >= 3 and several[-2] == several[-3]
+        return square and one == several[:-3] + several[-2:]
+
+    # A size that a graph compares with another is no longer free: only what is asked is compared.
+    chosen = (fits() and not plain()) if labelled is None else bool(labelled)
     wanted = "must be [*b n n] with the root [*b n], or [*b n n s] with the root [*b n s]"
-    expect(fits if chosen else plain, "arcs", wanted, [list(several), list(one)])
+    expect(fits() if chosen else plain(), "arcs", wanted, [list(several), list(one)])
     expect(not chosen or several[-1] > 0, "arcs", "must have a label or more", list(several))
     return chosen

@@ -16,7 +16,14 @@ from inout.distributions.chain import LinearChain
 from inout.kernels.recomputing import Memory
 
 
-class HMM(LinearChain):
+class StationaryChain(LinearChain):
+    """A chain whose `transitions` [s s] or [*b s s] are the same at all positions."""
+
+    family = "StationaryChain"
+    _always_stationary = True
+
+
+class HMM(StationaryChain):
     """Hidden states of observed sequences: p(states | observations).
 
     `initial` [s], `transition` [s s] (from, to) and `emission` [s v] are log-probabilities (or any
@@ -42,7 +49,7 @@ class HMM(LinearChain):
 
     _further_tensors: ClassVar = {"initial": 1, "transition": 2, "emission": 2, "observations": 1}
     _shareable = LinearChain._shareable | {"initial", "transition", "emission"}
-    _always_stationary = True
+    family = "StationaryChain"  # in graphs: potentials alone make no HMM
 
     def __init__(
         self,

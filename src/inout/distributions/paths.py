@@ -39,7 +39,6 @@ class PathDistribution(StructuredDistribution):
     """
 
     lattice: Lattice
-    tier: str
     lengths: Int[Tensor, "*b"]
     target_lengths: Int[Tensor, "*b"]
     event_name = "alignment"

@@ -54,6 +54,9 @@ class PCFG(BinaryTreeDistribution):
             [-1, -1, -1,  1]])
     """
 
+    family = "PCFG"
+    options = ("memory",)
+
     def __init__(
         self,
         root: Float[Tensor, "*#b nt"],
@@ -80,9 +83,8 @@ class PCFG(BinaryTreeDistribution):
         for name, given, own in (("root", root, (nt,)), ("rules", rules, (nt, nt + pt, nt + pt))):
             wanted = (*batch_shape, *own)
             good = given.shape[-len(own) :] == own and arguments.broadcasts(given.shape, wanted)
-            shapes = f"must be {list(own)} or {list(wanted)}"
-            shapes += f" for {nt} nonterminals and {pt} preterminals"
-            expect(good, name, shapes, list(given.shape))
+            kinds = f"for {nt} nonterminals and {pt} preterminals"
+            expect(good, name, f"must be {list(own)} or {list(wanted)} {kinds}", list(given.shape))
         self._set_shape(batch_shape, (n, n), lengths, tier, preterminals.device)
         self.memory = checked_memory(memory)
         arguments.refuse_bad_values("root", root)
@@ -102,7 +104,8 @@ class PCFG(BinaryTreeDistribution):
 
     @property
     def _part_shapes(self) -> dict[str, torch.Size]:
-        _, n, nt, pt = self.size
+        n, pt = self.potentials["preterminals"].shape[-2:]
+        nt = self.potentials["root"].shape[-1]
         s = nt + pt
         return {
             "root": torch.Size([nt]),

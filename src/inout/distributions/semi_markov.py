@@ -62,6 +62,8 @@ class SemiMarkov(StructuredDistribution):
     """
 
     event_name = "segmentation"
+    family = "SemiMarkov"
+    options = ("memory",)
 
     def __init__(
         self,

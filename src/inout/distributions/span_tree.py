@@ -53,6 +53,9 @@ class SpanTree(BinaryTreeDistribution):
     torch.Size([64, 3, 3])
     """
 
+    family = "SpanTree"
+    options = ("memory",)
+
     def __init__(
         self,
         log_potentials: Float[Tensor, "*b n n s"],

@@ -44,6 +44,7 @@ class SpanningTree(StructuredDistribution):
     """
 
     event_name = "spanning tree"
+    family = "SpanningTree"
     most_events = 10**6
 
     def __init__(

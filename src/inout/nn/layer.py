@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from inout._core.checks import expect, expect_one_of, expect_shape
 from inout._core.errors import ArgumentError
-from inout._core.tracing import any_seen, is_transformed, untraced
+from inout._core.tracing import any_seen, called, in_graph, is_transformed, untraced
 from inout.distributions.arguments import Lengths, is_integer, refuse_non_tensors
 from inout.distributions.base import StructuredDistribution
 from inout.nn.masks import lengths_of
@@ -32,7 +33,11 @@ class Span(NamedTuple):
     label: int
 
 
-@untraced
+# What a graph traces through: all else reads values.
+_TRACED = dict.fromkeys(("distribution", "forward", "log_prob", "marginals"))
+
+
+@partial(untraced, instead=_TRACED)
 class StructuredLayer(nn.Module, Generic[D]):
     """A module that scores events by an encoder's output and tables of its own.
 
@@ -47,9 +52,10 @@ class StructuredLayer(nn.Module, Generic[D]):
     """
 
     kind: ClassVar[type]  # of constraints
+    in_graphs: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
-        untraced(cls)
+        untraced(cls, _TRACED)
 
     def __init__(
         self,
@@ -137,7 +143,8 @@ class StructuredLayer(nn.Module, Generic[D]):
         distribution = self.distribution(scores, mask, lengths)
         events = self._events(gold, distribution)
         loss = -distribution.log_prob(events)
-        _warn_later(loss, events, distribution)
+        if not in_graph():
+            _warn_later(loss, events, distribution)
         if reduction == "none":
             return loss
         if reduction == "mean":
@@ -178,6 +185,12 @@ class StructuredLayer(nn.Module, Generic[D]):
         """Gold events as a tensor."""
         if isinstance(gold, Tensor):
             return gold.to(distribution.lengths.device)
+        events: Tensor = self._events_of_lists(gold, distribution)
+        return events
+
+    @called
+    def _events_of_lists(self, gold: Sequence[Any], distribution: D) -> Tensor:
+        """Events of nested lists, padded."""
         try:
             return self._padded(gold, distribution)
         except (TypeError, ValueError) as error:
@@ -187,7 +200,6 @@ class StructuredLayer(nn.Module, Generic[D]):
             raise ArgumentError("gold", f"{wanted}. Got {gold!r:.80}") from error
 
     def _padded(self, gold: Sequence[Any], distribution: D) -> Tensor:
-        """Events of nested lists, padded."""
         lengths = distribution.lengths
         events = torch.full(distribution.batch_shape + distribution.event_shape, -1)
         for place in product(*map(range, distribution.batch_shape)):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from inout._core.checks import expect, expect_shape
 from inout._core.errors import ArgumentError
-from inout._core.tracing import any_seen
+from inout._core.tracing import any_seen, in_graph
 from inout.distributions.arguments import checked_lengths, refuse_non_tensors
 
 
@@ -30,6 +30,11 @@ def lengths_of(
     refuse_non_tensors(mask=mask)
     expect(mask.dtype == torch.bool, "mask", "must be of bools, as mask.bool() is", mask.dtype)
     expect_shape("mask", mask, (*batch_shape, n))
+    return (_lengths_of if in_graph() else _checked)(mask).to(device)
+
+
+def _checked(mask: Tensor) -> Int[Tensor, "*b"]:
+    """The lengths of the elements."""
     holes = mask[..., 1:] & ~mask[..., :-1]
     if any_seen(holes):
         place = [*holes.nonzero()[0].tolist()]
@@ -38,4 +43,10 @@ def lengths_of(
             "must be True up to the length of each element and False beyond it; select the "
             f"positions that have labels first. Got False before True at {place}",
         )
-    return mask.sum(-1).to(device)
+    return mask.sum(-1)
+
+
+_lengths_of = torch.library.custom_op(
+    "inout::mask_lengths", _checked, mutates_args=(), schema="(Tensor mask) -> Tensor"
+)
+_lengths_of.register_fake(lambda mask: mask.new_empty(mask.shape[:-1], dtype=torch.long))
