@@ -160,5 +160,7 @@ class SparsemapSuite:
         for wrong in ({"precision": 0.0}, {"max_iterations": 0}):
             with pytest.raises(ArgumentError, match=next(iter(wrong))):
                 d.sparsemap(**wrong)
+        name = next(iter(d.potentials))
+        assert torch.equal(d.sparsemap(name, name).weights, d.sparsemap(name).weights)
         empty = self.make(self.case(seeded(), (0,), 3, 2)).sparsemap()
         assert empty.weights.shape == (0, 0)

@@ -37,7 +37,7 @@ def sparsemap(
     """See `StructuredDistribution.sparsemap`."""
     if not precision > 0:
         raise ArgumentError("precision", f"must be above 0. Got {precision}")
-    names = names or tuple(d.potentials)
+    names = tuple(dict.fromkeys(names)) or tuple(d.potentials)
     with torch.no_grad():
         search = _Search(d, names)
         search.run(precision, max_iterations)
