@@ -33,6 +33,8 @@ a forest has no brackets, pruning
 all log-weights must be on one device
 both distributions must be of one family
 both distributions must have the same lengths
+both distributions must have the same target lengths
+both distributions must have the same targets
 cannot be --weighted and --unweighted
 confidences and correct must be lists
 d1 and d2 must be at least 0
@@ -56,6 +58,7 @@ OF_THE_OBJECT_ITSELF = """\
 enumerate_support lists at most
 enumerate_support needs elements of one length
 a distribution without a batch has no elements
+enumerate_support needs elements with the same
 every nonterminal that is met must have
 only a model of order 1 without end
 only the rules of trimmed() have numbers

@@ -130,9 +130,9 @@ class Alignment(PathDistribution):
     >>> alignment.mode  # a match, a deletion, a match
     tensor([ 0,  1,  0, -1, -1])
     >>> alignment.marginals("match")["match"].round(decimals=2)
-    tensor([[0.9200, 0.0500],
-            [0.0500, 0.1300],
-            [0.0200, 0.8000]])
+    tensor([[0.7900, 0.0000],
+            [0.0900, 0.0900],
+            [0.0000, 0.7900]])
 
     Durbin et al., "Biological sequence analysis" (1998), chapters 2 and 4.
     """
@@ -326,4 +326,4 @@ def soft_dtw(
         paths = Alignment.dtw(costs, temperature, lengths, target_lengths)
         return -temperature * paths.log_partition()
     paths = Alignment.dtw(costs, 1.0, lengths, target_lengths)
-    return -paths._score(paths.mode)
+    return 0.0 - paths._score(paths.mode)

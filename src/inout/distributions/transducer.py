@@ -45,12 +45,12 @@ class RNNT(PathDistribution):
     >>> d.log_partition().exp()
     tensor(6.)
     >>> d.enumerate_support()
-    tensor([[2, 2],
-            [1, 2],
-            [0, 2],
-            [1, 1],
+    tensor([[0, 0],
             [0, 1],
-            [0, 0]])
+            [1, 1],
+            [0, 2],
+            [1, 2],
+            [2, 2]])
 
     Graves, "Sequence transduction with recurrent neural networks" (2012), section 2.4.
     """

@@ -45,6 +45,17 @@ class Plane(NamedTuple):
 BOTH, ROW, COLUMN = Plane(1, 1, 0, 0), Plane(1, 0, 0, 1), Plane(0, 1, 1, 0)
 
 
+class Arrays(NamedTuple):
+    """A lattice for the compiled code; -1 for no plane."""
+
+    # [m 9]: source, target, steps, rows, columns, both planes, and those of them that not all moves
+    # to the target share
+    moves: NDArray[np.int64]
+    planes: NDArray[np.int64]  # [p 4]
+    last: NDArray[np.int64]
+    common: NDArray[np.int64]  # [layers], the plane that all moves to a layer share
+
+
 @dataclass(frozen=True)
 class Lattice:
     """Moves in the order of the layers they lead to; planes; layers in which paths may end."""
@@ -68,15 +79,17 @@ class Lattice:
         return rows + self.slope * columns
 
     @cached_property
-    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Moves [m 7], planes [p 4] and last layers, for the compiled code.
-
-        A move's source, target, steps, rows, columns and its two planes, -1 for none.
-        """
-        moves = []
+    def arrays(self) -> Arrays:
+        """The same for the compiled code."""
+        moves, common = [], np.full(self.layers, -1)
+        for layer in range(self.layers):
+            into = [move.planes for move in self.moves if move.target == layer]
+            same = [p for p in into[0] if all(p in planes for planes in into)] if into else []
+            common[layer] = same[0] if same else -1
         for m in self.moves:
             planes = (*m.planes, -1, -1)[:2]
+            own = (*(p for p in m.planes if p != common[m.target]), -1, -1)[:2]
             length = m.rows + self.slope * m.columns
-            moves.append((m.source, m.target, length, m.rows, m.columns, *planes))
-        found = (np.array(x, np.int64) for x in (moves, self.planes, self.last))
-        return tuple(found)  # type: ignore[return-value]
+            moves.append((m.source, m.target, length, m.rows, m.columns, *planes, *own))
+        tables = (np.array(x, np.int64) for x in (moves, self.planes, self.last, common))
+        return Arrays(*tables)

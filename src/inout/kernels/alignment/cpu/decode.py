@@ -17,7 +17,10 @@ from inout.kernels.alignment.cpu.grid import (
     SOURCE,
     STEPS,
     TARGET,
+    copy,
+    fill,
     first_cell,
+    increase,
     lanes_at,
     read,
 )
@@ -31,28 +34,36 @@ def node_of(i, j, n, m, slope):
     return first_cell(s, n, m, slope) + j - lanes_at(s, n, m, slope)[0]
 
 
-@inner
-def weigh(grid, b, s, weights, raw):
-    """Log-weights [moves lanes] of all moves at the lanes of a step."""
-    lo, hi = lanes_at(s, grid.sizes[b, 0], grid.sizes[b, 1], grid.slope)
+@inner(forceinline=True)
+def weigh(grid, b, s, weights, logs):
+    """Log-weights [moves lanes] of all moves at the lanes of a step, from 0 on.
+
+    `logs` [planes lanes] is scratch.
+    """
+    n, m = grid.sizes[b, 0], grid.sizes[b, 1]
+    lo, hi = lanes_at(s, n, m, grid.slope)
+    count = hi - lo + 1
+    for p in range(grid.offsets.shape[0]):
+        flat, offset = grid.planes[p][b], grid.offsets[p]
+        read(flat, offset, s, n, m, grid.slope, -np.inf, logs[p, :count])
     for k in range(grid.moves.shape[0]):
-        for j in range(lo + 1, hi + 2):
-            weights[k, j] = 0.0
-        for column in range(FIRST, SECOND + 1):
-            if grid.moves[k, column] >= 0:
-                read(grid.planes, grid, grid.moves[k, column], b, s, raw, -np.inf)
-                for j in range(lo + 1, hi + 2):
-                    weights[k, j] += raw[j]
+        own, first, second = weights[k, :count], grid.moves[k, FIRST], grid.moves[k, SECOND]
+        if first < 0:
+            fill(0.0, own)
+        else:
+            copy(logs[first], own)
+        if second >= 0:
+            increase(logs[second], own)
 
 
 @inner
-def compare(before, weight, columns, k, lo, hi, cell, best, pointers):
-    """Takes move k where it is better."""
-    for j in range(lo + 1, hi + 2):
-        score = before[j - columns] + weight[j]
-        if score > best[j]:
-            best[j] = score
-            pointers[cell + j - lo - 1] = k
+def compare(before, weight, number, best, pointers):
+    """Takes a move where it is better."""
+    for k in range(best.shape[0]):
+        score = before[k] + weight[k]
+        better = score > best[k]
+        best[k] = score if better else best[k]
+        pointers[k] = number if better else pointers[k]
 
 
 @inner
@@ -67,9 +78,10 @@ def reverse(path, length):
 @compiled
 def viterbi(grid, lo, hi, cells, paths):
     """Fills paths [b steps]."""
-    lanes = grid.sizes[:, 1].max() + 3
-    best, raw = np.empty((3, grid.layers, lanes)), np.empty(lanes)
-    weights = np.empty((grid.moves.shape[0], lanes))
+    width = grid.sizes[:, 1].max() + 3
+    best = np.empty((3, grid.layers, width))
+    logs = np.empty((grid.offsets.shape[0], width))
+    weights = np.empty((grid.moves.shape[0], width))
     pointers = np.empty((grid.layers, cells), np.int8)
     for b in range(lo, hi):
         n, m = grid.sizes[b, 0], grid.sizes[b, 1]
@@ -79,14 +91,17 @@ def viterbi(grid, lo, hi, cells, paths):
         for s in range(1, steps + 1):
             first, last = lanes_at(s, n, m, grid.slope)
             cell = first_cell(s, n, m, grid.slope)
-            weigh(grid, b, s, weights, raw)
+            weigh(grid, b, s, weights, logs)
             best[s % 3] = -np.inf
+            lanes = last - first + 1
             for k in range(grid.moves.shape[0]):
                 own = grid.moves[k]
-                before, here = best[(s - own[STEPS]) % 3, own[SOURCE]], best[s % 3, own[TARGET]]
+                begin = first + 1 - own[COLUMNS]
                 compare(
-                    before, weights[k], own[COLUMNS], k, first, last, cell,
-                    here, pointers[own[TARGET]],
+                    best[(s - own[STEPS]) % 3, own[SOURCE], begin : begin + lanes],
+                    weights[k, :lanes], np.int8(k),
+                    best[s % 3, own[TARGET], first + 1 : last + 2],
+                    pointers[own[TARGET], cell : cell + lanes],
                 )  # fmt: skip
         layer, top = -1, -np.inf
         for other in grid.last:
@@ -104,7 +119,8 @@ def viterbi(grid, lo, hi, cells, paths):
 def merge(scores, counts, weights, moves, first, end, s, j, heads, found, origins):
     """The k best of the paths that moves first:end bring to a node; how many there are.
 
-    `scores` [3 layers lanes k] and `counts` [3 layers lanes] are those of the nodes before.
+    `scores` [3 layers lanes k] and `counts` [3 layers lanes] are those of the nodes before;
+    `weights` [moves] those of the moves.
     """
     k = found.shape[0]
     heads[:] = 0
@@ -114,7 +130,7 @@ def merge(scores, counts, weights, moves, first, end, s, j, heads, found, origin
             row, layer = (s - moves[other, STEPS]) % 3, moves[other, SOURCE]
             lane = j - moves[other, COLUMNS]
             if heads[other] < counts[row, layer, lane]:
-                score = scores[row, layer, lane, heads[other]] + weights[other, j]
+                score = scores[row, layer, lane, heads[other]] + weights[other]
                 if score > top:
                     winner, top = other, score
         if winner < 0:
@@ -152,7 +168,8 @@ def kbest(grid, lo, hi, cells, paths, totals):
     moves = grid.moves
     scores = np.empty((3, grid.layers, lanes, k))
     counts = np.zeros((3, grid.layers, lanes), np.int64)
-    weights, raw = np.empty((moves.shape[0], lanes)), np.empty(lanes)
+    weights = np.empty((moves.shape[0], lanes))
+    logs = np.empty((grid.offsets.shape[0], lanes))
     origins = np.empty((grid.layers, cells, k), np.int32)
     heads = np.zeros(max(moves.shape[0], grid.layers), np.int64)
     total, ends = np.empty(k), np.empty((k, 2), np.int64)
@@ -164,7 +181,7 @@ def kbest(grid, lo, hi, cells, paths, totals):
         for s in range(1, steps + 1):
             first, last = lanes_at(s, n, m, grid.slope)
             cell = first_cell(s, n, m, grid.slope) - first - 1
-            weigh(grid, b, s, weights, raw)
+            weigh(grid, b, s, weights, logs)
             counts[s % 3] = 0
             begin = 0
             for layer in range(grid.layers):
@@ -173,7 +190,7 @@ def kbest(grid, lo, hi, cells, paths, totals):
                     end += 1
                 for j in range(first + 1, last + 2):
                     counts[s % 3, layer, j] = merge(
-                        scores, counts, weights, moves, begin, end, s, j, heads,
+                        scores, counts, weights[:, j - first - 1], moves, begin, end, s, j, heads,
                         scores[s % 3, layer, j], origins[layer, cell + j],
                     )  # fmt: skip
                 begin = end

@@ -16,16 +16,17 @@ Array = NDArray[Any]
 MOST_PLANES = 5  # tuples of one length have one type: a kernel is compiled once for all families
 
 # Columns of moves.
-SOURCE, TARGET, STEPS, ROWS, COLUMNS, FIRST, SECOND = range(7)
+SOURCE, TARGET, STEPS, ROWS, COLUMNS, FIRST, SECOND, OWN, OTHER = range(9)
 
 
 class Grid(NamedTuple):
     """A batch of grids with the moves of their family, see `Lattice`."""
 
-    planes: tuple[Array, ...]  # MOST_PLANES of [b rows columns]; those that are not used are empty
-    moves: Array  # [m 7]
-    offsets: Array  # [p 4]
+    planes: tuple[Array, ...]  # MOST_PLANES of [b rows * columns]; those not used are empty
+    moves: Array  # [m 9]
+    offsets: Array  # [p 6], those of `Lattice`, and how far a row and a column are in a plane
     last: Array  # layers in which paths may end
+    common: Array  # [layers], the plane that all moves to a layer share, or -1
     sizes: Array  # [b 2], rows and columns
     slope: int
     layers: int
@@ -65,54 +66,69 @@ def reach(offset, s, n, m, slope):
 
 
 @inner(forceinline=True)
-def place_in(plane, offset, s, slope):
-    """Lane j reads entry start + j * stride of a flat plane [rows * columns]: (start, stride)."""
-    rows = plane.shape[2] if plane.shape[1] > 1 else 0
-    columns = 1 if plane.shape[2] > 1 else 0
+def place_in(offset, s, slope):
+    """Lane j reads entry start + j * stride of a flat plane: (start, stride)."""
+    rows, columns = offset[4], offset[5]
     return (s - offset[0]) * rows - offset[1] * columns, columns - slope * rows
 
 
 @inner
-def read(tables, grid, p, b, s, out, missing):
-    """Sets out[j + 1] to the entries of table p at the lanes of a step, `missing` if none.
-
-    Tables have the shapes of the planes.
-    """
-    n, m = grid.sizes[b, 0], grid.sizes[b, 1]
-    lo, hi = lanes_at(s, n, m, grid.slope)
-    low, high = reach(grid.offsets[p], s, n, m, grid.slope)
-    table = tables[p]
-    flat = table[b].reshape(table.shape[1] * table.shape[2])
-    start, stride = place_in(table, grid.offsets[p], s, grid.slope)
-    for j in range(lo, min(low, hi + 1)):
-        out[j + 1] = missing
-    if stride == 1:
-        for j in range(low, high + 1):
-            out[j + 1] = flat[start + j]
-    else:
-        for j in range(low, high + 1):
-            out[j + 1] = flat[start + j * stride]
-    for j in range(max(high + 1, lo), hi + 1):
-        out[j + 1] = missing
+def copy(values, out):
+    """out = values; loops from 0 on become vector instructions, others do not."""
+    for k in range(out.shape[0]):
+        out[k] = values[k]
 
 
 @inner
-def write(tables, grid, p, b, s, values):
-    """Adds values[j + 1] to the entries of table p at the lanes of a step."""
-    n, m = grid.sizes[b, 0], grid.sizes[b, 1]
-    low, high = reach(grid.offsets[p], s, n, m, grid.slope)
-    table = tables[p]
-    flat = table[b].reshape(table.shape[1] * table.shape[2])
-    start, stride = place_in(table, grid.offsets[p], s, grid.slope)
+def fill(value, out):
+    """out = value."""
+    for k in range(out.shape[0]):
+        out[k] = value
+
+
+@inner
+def read(flat, offset, s, n, m, slope, missing, out):
+    """Sets out [lanes of the step] to the entries of a flat plane there, `missing` if none."""
+    lo, hi = lanes_at(s, n, m, slope)
+    low, high = reach(offset, s, n, m, slope)
+    if high < low:
+        fill(missing, out)
+        return
+    fill(missing, out[: low - lo])
+    fill(missing, out[high + 1 - lo :])
+    start, stride = place_in(offset, s, slope)
+    here = out[low - lo : high + 1 - lo]
+    if stride == 0:
+        fill(flat[start], here)
+    elif stride == 1:
+        copy(flat[start + low : start + high + 1], here)
+    else:
+        # From the last lane on, whose entry comes first.
+        copy(flat[start + high * stride : start + low * stride + 1 : -stride], here[::-1])
+
+
+@inner
+def increase(values, out):
+    """out += values."""
+    for k in range(out.shape[0]):
+        out[k] += values[k]
+
+
+@inner
+def write(values, offset, s, n, m, slope, flat):
+    """Adds values [lanes of the step] to the entries of a flat plane there."""
+    lo, _ = lanes_at(s, n, m, slope)
+    low, high = reach(offset, s, n, m, slope)
+    if high < low:
+        return
+    start, stride = place_in(offset, s, slope)
+    here = values[low - lo : high + 1 - lo]
     if stride == 0:
         total = 0.0
-        for j in range(low, high + 1):
-            total += values[j + 1]
-        if high >= low:
-            flat[start] += total
+        for k in range(here.shape[0]):
+            total += here[k]
+        flat[start] += total
     elif stride == 1:
-        for j in range(low, high + 1):
-            flat[start + j] += values[j + 1]
+        increase(here, flat[start + low : start + high + 1])
     else:
-        for j in range(low, high + 1):
-            flat[start + j * stride] += values[j + 1]
+        increase(here[::-1], flat[start + high * stride : start + low * stride + 1 : -stride])

@@ -21,7 +21,10 @@ from inout.kernels.alignment.cpu.grid import (
     STEPS,
     TARGET,
     Array,
+    copy,
+    fill,
     first_cell,
+    increase,
     lanes_at,
     read,
     write,
@@ -54,30 +57,30 @@ def new_counts(grid):
 def clear(nodes):
     """Sets nodes [layers lanes] to 0."""
     for layer in range(nodes.shape[0]):
-        for j in range(nodes.shape[1]):
-            nodes[layer, j] = 0.0
+        fill(0.0, nodes[layer])
 
 
 @inner
-def part(shares, cell, nodes, lo, hi, own):
+def part(shares, nodes, own):
     """own = shares of the nodes' numbers."""
-    for j in range(lo + 1, hi + 2):
-        own[j] = shares[cell + j - lo - 1] * nodes[j]
+    for k in range(own.shape[0]):
+        own[k] = shares[k] * nodes[k]
 
 
-@inner
-def give(own, columns, lo, hi, nodes):
-    """Adds a move's numbers to its sources."""
-    for j in range(lo + 1, hi + 2):
-        nodes[j - columns] += own[j]
+@inner(returns_arrays=True)
+def sources_of(nodes, move, s, lo, hi):
+    """The sources of a move to the lanes of step s, in nodes [3 layers lanes]."""
+    first = lo + 1 - move[COLUMNS]
+    return nodes[(s - move[STEPS]) % 3, move[SOURCE], first : first + hi - lo + 1]
 
 
-@inner
-def write_all(tables, grid, move, b, s, values):
+@inner(forceinline=True)
+def write_all(tables, grid, move, b, s, n, m, values):
     """Adds a move's numbers to those of its planes."""
     for column in range(FIRST, SECOND + 1):
-        if move[column] >= 0:
-            write(tables, grid, move[column], b, s, values)
+        p = move[column]
+        if p >= 0:
+            write(values, grid.offsets[p], s, n, m, grid.slope, tables[p][b])
 
 
 @compiled
@@ -95,34 +98,34 @@ def backward(grid, lo, hi, weights, ends, shares, gradients):
         cell = first_cell(steps + 1, n, m, grid.slope)
         for s in range(steps, 0, -1):
             first, last = lanes_at(s, n, m, grid.slope)
-            cell -= last - first + 1
+            count = last - first + 1
+            cell -= count
+            own = counts.own[:count]
             for k in range(grid.moves.shape[0]):
                 move = grid.moves[k]
-                part(shares[b, k], cell, nodes[s % 3, move[TARGET]], first, last, counts.own)
-                source = nodes[(s - move[STEPS]) % 3, move[SOURCE]]
-                give(counts.own, move[COLUMNS], first, last, source)
-                write_all(gradients, grid, move, b, s, counts.own)
+                here = nodes[s % 3, move[TARGET], first + 1 : last + 2]
+                part(shares[b, k, cell : cell + count], here, own)
+                increase(own, sources_of(nodes, move, s, first, last))
+                write_all(gradients, grid, move, b, s, n, m, own)
             clear(nodes[s % 3])
 
 
-@inner
-def value_of(tables, grid, move, b, s, lo, hi, counts):
-    """Sets counts.value to the sum of a move's entries in tables like the planes."""
-    for j in range(lo + 1, hi + 2):
-        counts.value[j] = 0.0
+@inner(forceinline=True)
+def value_of(tables, grid, move, b, s, n, m, raw, value):
+    """Sets value [lanes of the step] to the sum of a move's entries in tables like the planes."""
+    fill(0.0, value)
     for column in range(FIRST, SECOND + 1):
-        if move[column] >= 0:
-            read(tables, grid, move[column], b, s, counts.raw, 0.0)
-            for j in range(lo + 1, hi + 2):
-                counts.value[j] += counts.raw[j]
+        p = move[column]
+        if p >= 0:
+            read(tables[p][b], grid.offsets[p], s, n, m, grid.slope, 0.0, raw)
+            increase(raw, value)
 
 
 @inner
-def mean(shares, cell, before, columns, lo, hi, value, means):
+def mean(shares, before, value, means):
     """Adds a move's share of the means of its targets."""
-    for j in range(lo + 1, hi + 2):
-        weight = shares[cell + j - lo - 1]
-        means[j] += weight * (before[j - columns] + value[j]) if weight > 0 else 0.0
+    for k in range(means.shape[0]):
+        means[k] += shares[k] * (before[k] + value[k]) if shares[k] > 0 else 0.0
 
 
 @inner
@@ -134,40 +137,39 @@ def go_forward(grid, b, shares, directions, counts, means):
         clear(nodes[k])
     for s in range(n + grid.slope * m + 1):
         first, last = lanes_at(s, n, m, grid.slope)
-        cell = first_cell(s, n, m, grid.slope)
+        cell, count = first_cell(s, n, m, grid.slope), last - first + 1
         clear(nodes[s % 3])
+        raw, value = counts.raw[:count], counts.value[:count]
         for k in range(grid.moves.shape[0] if s > 0 else 0):
             move = grid.moves[k]
-            value_of(directions, grid, move, b, s, first, last, counts)
-            before = nodes[(s - move[STEPS]) % 3, move[SOURCE]]
-            own = nodes[s % 3, move[TARGET]]
-            mean(shares[k], cell, before, move[COLUMNS], first, last, counts.value, own)
+            value_of(directions, grid, move, b, s, n, m, raw, value)
+            here = nodes[s % 3, move[TARGET], first + 1 : last + 2]
+            own = shares[k, cell : cell + count]
+            mean(own, sources_of(nodes, move, s, first, last), value, here)
         for layer in range(grid.layers):
-            for j in range(first, last + 1):
-                means[layer, cell + j - first] = nodes[s % 3, layer, j + 1]
+            copy(nodes[s % 3, layer, first + 1 : last + 2], means[layer, cell : cell + count])
 
 
 @inner
-def change(grid, move, s, cell, lo, hi, shares, means, counts):
-    """counts.own and counts.moved of one move."""
-    nodes, changes = counts.nodes[s % 3, move[TARGET]], counts.changes[s % 3, move[TARGET]]
-    own, moved, value = counts.own, counts.moved, counts.value
-    for j in range(lo + 1, hi + 2):
-        weight = shares[cell + j - lo - 1]
-        off = value[j] - means[move[TARGET], cell + j - lo - 1]
-        own[j] = weight * nodes[j]
-        moved[j] = weight * (changes[j] + nodes[j] * off) if weight > 0 else 0.0
+def change(shares, value, means, nodes, changes, own, moved):
+    """The counts of a move and their changes; `value` is E[U so far | move]."""
+    for k in range(own.shape[0]):
+        own[k] = shares[k] * nodes[k]
+        off = value[k] - means[k]
+        moved[k] = shares[k] * (changes[k] + nodes[k] * off) if shares[k] > 0 else 0.0
 
 
 @inner
 def add_source(grid, move, s, n, m, lo, hi, means, value):
     """Adds the means of a move's sources to its values, 0 where there is none."""
-    first, last = lanes_at(s - move[STEPS], n, m, grid.slope)
-    cell = first_cell(s - move[STEPS], n, m, grid.slope) - first - move[COLUMNS]
-    own = means[move[SOURCE]]
+    before = s - move[STEPS]
+    if before < 0:
+        return
+    first, last = lanes_at(before, n, m, grid.slope)
     low, high = max(lo, first + move[COLUMNS]), min(hi, last + move[COLUMNS])
-    for j in range(low, high + 1):
-        value[j + 1] += own[cell + j]
+    cell = first_cell(before, n, m, grid.slope) + low - move[COLUMNS] - first
+    if high >= low:
+        increase(means[move[SOURCE], cell : cell + high - low + 1], value[low - lo : high - lo + 1])
 
 
 @compiled
@@ -196,16 +198,21 @@ def tangents(grid, lo, hi, weights, ends, shares, directions, expected, results)
             changes[steps % 3, layer, m + 1] = chance * (means[layer, end] - expected[b])
         for s in range(steps, 0, -1):
             first, last = lanes_at(s, n, m, grid.slope)
-            cell = first_cell(s, n, m, grid.slope)
+            cell, count = first_cell(s, n, m, grid.slope), last - first + 1
+            raw, value = counts.raw[:count], counts.value[:count]
+            own, moved = counts.own[:count], counts.moved[:count]
             for k in range(grid.moves.shape[0]):
                 move = grid.moves[k]
-                value_of(directions, grid, move, b, s, first, last, counts)
-                if s >= move[STEPS]:
-                    add_source(grid, move, s, n, m, first, last, means, counts.value)
-                change(grid, move, s, cell, first, last, shares[b, k], means, counts)
-                row = (s - move[STEPS]) % 3
-                give(counts.own, move[COLUMNS], first, last, nodes[row, move[SOURCE]])
-                give(counts.moved, move[COLUMNS], first, last, changes[row, move[SOURCE]])
-                write_all(results, grid, move, b, s, counts.moved)
+                value_of(directions, grid, move, b, s, n, m, raw, value)
+                add_source(grid, move, s, n, m, first, last, means, value)
+                change(
+                    shares[b, k, cell : cell + count], value,
+                    means[move[TARGET], cell : cell + count],
+                    nodes[s % 3, move[TARGET], first + 1 : last + 2],
+                    changes[s % 3, move[TARGET], first + 1 : last + 2], own, moved,
+                )  # fmt: skip
+                increase(own, sources_of(nodes, move, s, first, last))
+                increase(moved, sources_of(changes, move, s, first, last))
+                write_all(results, grid, move, b, s, n, m, moved)
             clear(nodes[s % 3])
             clear(changes[s % 3])

@@ -24,10 +24,14 @@ class CpuPaths:
     def __init__(self, lattice: Lattice, planes: Sequence[Tensor], sizes: Int[Tensor, "b 2"]):
         self.lattice, self.dtype = lattice, planes[0].dtype
         self.sizes = np.ascontiguousarray(numbers(sizes), np.int64)
+        self.size, self.shapes = len(self.sizes), [x.shape for x in planes]
+        moves, offsets, last, common = lattice.arrays
+        strides = [(c * (r > 1), int(c > 1)) for _, r, c in self.shapes]
+        offsets = np.concatenate([offsets, np.array(strides, np.int64)], 1)
+        tables = self._tables(planes)
         self.grid = Grid(
-            self._tables(planes), *lattice.arrays, self.sizes, lattice.slope, lattice.layers
+            tables, moves, offsets, last, common, self.sizes, lattice.slope, lattice.layers
         )
-        self.size = len(self.sizes)
         rows, columns = self.sizes.max(0, initial=0).tolist()
         self.rows, self.columns = rows, columns
         self.steps = lattice.steps(rows, columns)
@@ -36,8 +40,11 @@ class CpuPaths:
 
     def _tables(self, planes: Sequence[Tensor]) -> tuple[Array, ...]:
         """Tensors like the planes as contiguous arrays of one dtype, then empty ones."""
-        found = [np.ascontiguousarray(numbers(x.to(self.dtype))) for x in planes]
-        none = np.empty((0, 0, 0), found[0].dtype)
+        found = [
+            np.ascontiguousarray(numbers(x.to(self.dtype))).reshape(len(x), x.shape[1] * x.shape[2])
+            for x in planes
+        ]
+        none = np.empty((0, 0), found[0].dtype)
         return (*found, *[none] * (MOST_PLANES - len(found)))
 
     def _zeros(self) -> tuple[Array, ...]:
@@ -108,7 +115,8 @@ class CpuPathPasses(CpuPaths):
         return *self._tensors(found), torch.from_numpy(expected)
 
     def _tensors(self, tables: tuple[Array, ...]) -> tuple[Tensor, ...]:
-        return tuple(map(torch.from_numpy, tables[: len(self.lattice.planes)]))
+        shaped = (x.reshape(shape) for x, shape in zip(tables, self.shapes, strict=False))
+        return tuple(map(torch.from_numpy, shaped))
 
     def _weights(self, weights: Tensor) -> Array:
         """Weights of the elements, 0 where there is no path."""

@@ -1,7 +1,8 @@
 """The sums over all paths: log Z, and the share of each move in the node it leads to.
 
-A share is the probability of a move given that the path has its target. Everything else follows
-from the shares by multiplications alone: counts, covariances, samples, moments. Numbers have
+A share is the probability of a move given that the path has its target, which what all moves to the
+target share does not change. Everything else follows from the shares by multiplications alone:
+counts, covariances, samples, moments. Numbers have
 exponents of their own (`arithmetic.py`), so nothing is ever lost, and no other code is needed
 where potentials are far apart.
 """
@@ -16,12 +17,14 @@ from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.alignment.cpu.arithmetic import exponential, logarithm, normalised, power
 from inout.kernels.alignment.cpu.grid import (
     COLUMNS,
-    FIRST,
-    SECOND,
+    OTHER,
+    OWN,
     SOURCE,
     STEPS,
     TARGET,
     Array,
+    copy,
+    fill,
     lanes_at,
     read,
 )
@@ -66,96 +69,112 @@ def start(front):
 
 
 @inner
-def weigh(grid, b, s, front, lo, hi):
+def exponentiate(logs, weights, powers):
+    """Weights and powers of exp(logs)."""
+    for k in range(logs.shape[0]):
+        weights[k], powers[k] = exponential(logs[k])
+
+
+@inner(forceinline=True)
+def weigh(grid, b, s, n, m, front, count):
     """Weights of all planes at the lanes of a step."""
+    raw = front.raw[:count]
     for p in range(grid.offsets.shape[0]):
-        read(grid.planes, grid, p, b, s, front.raw, -np.inf)
-        raw, weights, powers = front.raw, front.weights[p], front.powers[p]
-        for j in range(lo + 1, hi + 2):
-            weights[j], powers[j] = exponential(raw[j])
+        read(grid.planes[p][b], grid.offsets[p], s, n, m, grid.slope, -np.inf, raw)
+        exponentiate(raw, front.weights[p], front.powers[p])
 
 
 @inner
-def arrive(source, source_exponents, columns, lo, hi, terms, sizes):
-    """Copies the sources of a move to the lanes of its targets."""
-    for j in range(lo + 1, hi + 2):
-        terms[j] = source[j - columns]
-        sizes[j] = source_exponents[j - columns]
-
-
-@inner
-def multiply(weights, powers, lo, hi, terms, sizes):
+def multiply(weights, powers, terms, sizes):
     """Multiplies the terms by weights."""
-    for j in range(lo + 1, hi + 2):
-        terms[j] *= weights[j]
-        sizes[j] += powers[j]
+    for k in range(terms.shape[0]):
+        terms[k] *= weights[k]
+        sizes[k] += powers[k]
 
 
 @inner
-def move(grid, s, front, k, lo, hi):
-    """The terms of move k at the lanes of a step."""
-    own = grid.moves[k]
-    row = (s - own[STEPS]) % 3
-    mantissas, exponents = front.mantissas[row, own[SOURCE]], front.exponents[row, own[SOURCE]]
-    arrive(mantissas, exponents, own[COLUMNS], lo, hi, front.terms[k], front.sizes[k])
-    for column in range(FIRST, SECOND + 1):
-        if own[column] >= 0:
-            p = own[column]
-            multiply(front.weights[p], front.powers[p], lo, hi, front.terms[k], front.sizes[k])
-
-
-@inner
-def raise_top(sizes, lo, hi, top):
+def raise_top(sizes, top):
     """top = max(top, sizes)."""
-    for j in range(lo + 1, hi + 2):
-        top[j] = sizes[j] if sizes[j] > top[j] else top[j]
+    for k in range(top.shape[0]):
+        top[k] = sizes[k] if sizes[k] > top[k] else top[k]
 
 
 @inner
-def add(terms, sizes, top, lo, hi, total):
-    """Brings terms to the exponents `top`, and adds them to the total."""
-    for j in range(lo + 1, hi + 2):
-        term = terms[j] * power(sizes[j] - top[j])
-        terms[j] = term
-        total[j] += term
+def add(values, sizes, top, total, terms):
+    """Brings values to the exponents `top`, as terms, and adds them to the total."""
+    for k in range(top.shape[0]):
+        term = values[k] * power(sizes[k] - top[k])
+        terms[k] = term
+        total[k] += term
 
 
 @inner
-def settle(total, top, lo, hi, mantissas, exponents):
+def settle(total, top, mantissas, exponents):
     """The values of nodes."""
-    for j in range(lo + 1, hi + 2):
-        mantissas[j], exponents[j] = normalised(total[j], top[j])
+    for k in range(total.shape[0]):
+        mantissas[k], exponents[k] = normalised(total[k], top[k])
 
 
 @inner
-def share(terms, total, lo, hi, cell, shares):
-    """The shares of a move, to be stored from a cell on; exactly 1 where there is no other."""
-    for j in range(lo + 1, hi + 2):
-        shares[cell + j - lo - 1] = terms[j] / total[j] if total[j] > 0 else 0.0
+def share(terms, total, shares):
+    """The shares of a move; exactly 1 where there is no other."""
+    for k in range(total.shape[0]):
+        shares[k] = terms[k] / total[k] if total[k] > 0 else 0.0
 
 
-@inner
+@inner(forceinline=True)
+def gather(moves, s, front, begin, end, lo, hi):
+    """Sums moves begin:end, without the plane that they share: top, total, and their terms."""
+    count = hi - lo + 1
+    top, total = front.top[:count], front.total[:count]
+    fill(-np.inf, top)
+    fill(0.0, total)
+    for number in range(begin, end):
+        own = moves[number]
+        row, source, first = (s - own[STEPS]) % 3, own[SOURCE], lo + 1 - own[COLUMNS]
+        exponents = front.exponents[row, source, first : first + count]
+        if own[OWN] >= 0:
+            terms, sizes = front.terms[number, :count], front.sizes[number, :count]
+            copy(front.mantissas[row, source, first : first + count], terms)
+            copy(exponents, sizes)
+            multiply(front.weights[own[OWN]], front.powers[own[OWN]], terms, sizes)
+            if own[OTHER] >= 0:
+                multiply(front.weights[own[OTHER]], front.powers[own[OTHER]], terms, sizes)
+            raise_top(sizes, top)
+        else:
+            raise_top(exponents, top)
+    for number in range(begin, end):
+        own = moves[number]
+        row, source, first = (s - own[STEPS]) % 3, own[SOURCE], lo + 1 - own[COLUMNS]
+        terms = front.terms[number, :count]
+        if own[OWN] >= 0:
+            add(terms, front.sizes[number], top, total, terms)
+        else:
+            values = front.mantissas[row, source, first : first + count]
+            exponents = front.exponents[row, source, first : first + count]
+            add(values, exponents, top, total, terms)
+
+
+@inner(forceinline=True)
 def step(grid, s, front, lo, hi, cell, shares):
     """The nodes of a step from those before; their moves' shares [moves cells], if wanted."""
-    moves, k = grid.moves, 0
-    row = s % 3
+    moves, begin, count = grid.moves, 0, hi - lo + 1
+    row, top, total = s % 3, front.top[:count], front.total[:count]
     for layer in range(grid.layers):
-        end = k
-        for j in range(lo + 1, hi + 2):
-            front.top[j], front.total[j] = -np.inf, 0.0
+        end = begin
         while end < moves.shape[0] and moves[end, TARGET] == layer:
-            move(grid, s, front, end, lo, hi)
-            raise_top(front.sizes[end], lo, hi, front.top)
             end += 1
-        for other in range(k, end):
-            add(front.terms[other], front.sizes[other], front.top, lo, hi, front.total)
-        values, exponents = front.mantissas[row, layer], front.exponents[row, layer]
-        settle(front.total, front.top, lo, hi, values, exponents)
-        values[hi + 2], exponents[hi + 2] = 0.0, -np.inf
+        gather(moves, s, front, begin, end, lo, hi)
         if shares.shape[1] > 0:
-            for other in range(k, end):
-                share(front.terms[other], front.total, lo, hi, cell, shares[other])
-        k = end
+            for number in range(begin, end):
+                share(front.terms[number], total, shares[number, cell : cell + count])
+        if grid.common[layer] >= 0:
+            p = grid.common[layer]
+            multiply(front.weights[p], front.powers[p], total, top)
+        values, exponents = front.mantissas[row, layer], front.exponents[row, layer]
+        settle(total, top, values[lo + 1 : hi + 2], exponents[lo + 1 : hi + 2])
+        values[hi + 2], exponents[hi + 2] = 0.0, -np.inf
+        begin = end
 
 
 @inner
@@ -194,7 +213,7 @@ def forward(grid, lo, hi, log_z, ends, shares):
         steps = n + grid.slope * m
         for s in range(1, steps + 1):
             first, last = lanes_at(s, n, m, grid.slope)
-            weigh(grid, b, s, front, first, last)
+            weigh(grid, b, s, n, m, front, last - first + 1)
             step(grid, s, front, first, last, cell, shares[b])
             cell += last - first + 1
         log_z[b] = finish(grid, front, steps, m, ends[b])
