@@ -10,8 +10,11 @@ import torch
 from torch import Tensor
 
 from inout import (
+    CTC,
     HMM,
     PCFG,
+    RNNT,
+    Alignment,
     DependencyTree,
     LinearChain,
     SemiMarkov,
@@ -180,3 +183,33 @@ def dependency_tree(b: int, n: int, projective: bool = True) -> Problem:
     name = f"{'' if projective else 'non-'}projective dependency trees {b}x{n}"
     make = partial(DependencyTree, projective=projective)
     return Problem(name, make, potentials, tuple(potentials))
+
+
+def ctc(b: int, t: int, u: int, v: int) -> Problem:
+    """Labels of t frames that spell u of v - 1 labels; log-softmax outputs."""
+    generator = torch.Generator().manual_seed(0)
+    potentials = {"log_probs": _randn(generator, b, t, v).log_softmax(-1)}
+    targets = {"targets": torch.randint(1, v, (b, u), generator=generator)}
+    return Problem(f"CTC {b}x{t}x{v}, {u} labels", CTC, potentials, ("log_probs",), targets)
+
+
+def transducer(b: int, t: int, u: int) -> Problem:
+    """The frames at which u labels are emitted in t frames."""
+    generator = torch.Generator().manual_seed(0)
+    potentials = {name: -_randn(generator, b, t, u + 1).exp() for name in ("blank", "labels")}
+    return Problem(f"RNNT {b}x{t}x{u}", RNNT, potentials, tuple(potentials))
+
+
+def warping(b: int, n: int, m: int) -> Problem:
+    """Time warping of series of n and m numbers, their squared differences being the costs."""
+    generator = torch.Generator().manual_seed(0)
+    rows, columns = _randn(generator, b, n, 1), _randn(generator, b, 1, m)
+    make = partial(Alignment, mode="warping")
+    return Problem(f"soft-DTW {b}x{n}x{m}", make, {"match": -(rows - columns).square()}, ("match",))
+
+
+def monotone(b: int, n: int, m: int) -> Problem:
+    """Monotonic alignment of n frames and m tokens."""
+    potentials = {"match": _randn(torch.Generator().manual_seed(0), b, n, m)}
+    make = partial(Alignment, mode="monotone")
+    return Problem(f"monotonic alignment {b}x{n}x{m}", make, potentials, ("match",))

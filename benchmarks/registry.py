@@ -73,6 +73,11 @@ WORKLOADS = {
             "dependency trees beside torch-struct, slogdet and stanza on two cores",
             "dependency",
         ),
+        Workload(
+            "alignment",
+            "CTC, time warping, transducers beside torch and pysdtw on two cores",
+            "alignment",
+        ),
         Workload("pcfg", "trees of a grammar beside torch-struct on two cores", "pcfg"),
         Workload(
             "parser",

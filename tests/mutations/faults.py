@@ -14,6 +14,9 @@ _SEGMENTS = "tests/contract/test_semi_markov.py"
 _SPANS = "tests/contract/test_span_tree.py"
 _DEPENDENCIES = "tests/contract/test_dependency_tree.py"
 _ARBORESCENCES = "tests/oracle/test_arborescences.py"
+_CTC = "tests/contract/test_ctc.py"
+_ALIGNMENT = "tests/contract/test_alignment.py"
+_TRANSDUCER = "tests/contract/test_transducer.py"
 _PCFG = "tests/contract/test_pcfg.py"
 _FOREST = "tests/oracle/test_forest.py"
 _LAYERS = "tests/oracle/test_layers.py"
@@ -148,6 +151,54 @@ KERNELS = (
         text="logs[k] = table[i, k] + table[k + 1, j]",
         instead="logs[k] = table[k + 1, j]",
         tests=(_ARBORESCENCES, "-k", "samples and mild"),
+    ),
+    Fault(
+        "alignment-exponent-of-the-source-forgotten",
+        file="kernels/alignment/cpu/scaled.py",
+        function="add",
+        text="term = values[k] * power(sizes[k] - top[k])",
+        instead="term = values[k]",
+        tests=(_CTC, "-k", "enumeration or huge"),
+    ),
+    Fault(
+        "alignment-diagonal-starts-a-lane-late",
+        file="kernels/alignment/cpu/grid.py",
+        function="lanes_at",
+        text="return max(np.int64(0), s - n), min(m, s)",
+        instead="return max(np.int64(0), s - n + 1), min(m, s)",
+        tests=(_ALIGNMENT, "-k", "TestAlignment and enumeration"),
+    ),
+    Fault(
+        "alignment-change-without-the-mean",
+        file="kernels/alignment/cpu/marginals.py",
+        function="change",
+        text="off = value[k] - means[k]",
+        instead="off = value[k]",
+        tests=(_CTC, "-k", "enumeration"),
+    ),
+    Fault(
+        "alignment-sample-from-another-layer",
+        file="kernels/alignment/cpu/decode.py",
+        function="sample",
+        text="shares[b, k, cell] if moves[k, TARGET] == layer else 0.0",
+        instead="shares[b, k, cell]",
+        tests=(_CTC, "-k", "samples_have"),
+    ),
+    Fault(
+        "ctc-repeated-label-without-a-blank",
+        file="distributions/ctc.py",
+        function="CTC._repeated",
+        text="(targets == before) | (self._columns == 0)",
+        instead="self._columns == 0",
+        tests=(_CTC, "-k", "repeated or torch"),
+    ),
+    Fault(
+        "transducer-lost-digits-unnoticed",
+        file="kernels/alignment/joiner.py",
+        function="from_sum",
+        text="if is_readable(lost) and bool(lost.any()):",
+        instead="if False:",
+        tests=(_TRANSDUCER, "-k", "additive_joiner"),
     ),
     Fault(
         "pcfg-children-swapped",

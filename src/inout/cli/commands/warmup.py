@@ -11,8 +11,8 @@ EXAMPLES = """[bold]Examples[/bold]
 """
 # As in `inout.cli.warmup.problems`, which is imported later.
 FAMILIES = (
-    "sparse", "pcfg", "chain", "lattice", "latent", "segments", "forest", "spans", "dependencies",
-    "arborescences",
+    "sparse", "pcfg", "chain", "lattice", "latent", "alignment", "segments", "forest", "spans",
+    "dependencies", "arborescences",
 )  # fmt: skip
 _LISTED = ", ".join(FAMILIES)
 

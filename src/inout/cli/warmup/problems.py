@@ -161,6 +161,8 @@ def _distribution(family: str, dtype: torch.dtype) -> StructuredDistribution:
     if family in ("dependencies", "arborescences"):
         projective = family == "dependencies"
         return distributions.DependencyTree(zeros(2, 4, 4), zeros(2, 4), projective=projective)
+    if family == "alignment":
+        return distributions.Alignment(zeros(2, 4, 3), zeros(2, 4), zeros(2, 3))
     return distributions.PCFG(zeros(2, 2), zeros(2, 2, 5, 5), zeros(2, 4, 3))
 
 
@@ -236,6 +238,7 @@ FAMILIES: dict[str, tuple[Problem, ...]] = {
     "chain": _dense("chain"),
     "lattice": (_tagging, _alignment),
     "latent": (partial(_latent, "spectral"), partial(_latent, "em")),
+    "alignment": _dense("alignment"),
     "segments": _dense("segments"),
     "forest": (_solve, _derivations, _forest_samples, _forest_moments),
     "spans": _dense("spans"),

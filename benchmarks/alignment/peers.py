@@ -1,0 +1,53 @@
+"""What the peers are asked for: log Z and gradients in our terms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import ctc_loss
+
+from benchmarks.peers import peer
+from benchmarks.problems import Gradient, Problem
+
+
+@dataclass(frozen=True, eq=False)
+class TorchCTC:
+    """`torch.nn.functional.ctc_loss`."""
+
+    problem: Problem
+
+    def gradient(self) -> tuple[Tensor, Gradient]:
+        """log Z and its gradient, as ours."""
+        scores = self.problem.leaves()["log_probs"]
+        targets = self.problem.others["targets"]
+        b, t, _ = scores.shape
+        lengths, sizes = torch.full((b,), t), torch.full((b,), targets.shape[1])
+        given = scores.transpose(0, 1), targets, lengths, sizes
+        log_z = -ctc_loss(*given, reduction="none")
+        (found,) = torch.autograd.grad(log_z.sum(), scores)
+        return log_z.detach(), {"log_probs": found}
+
+
+@cache
+def soft_dtw_peer() -> Callable[[Problem], tuple[Tensor, Gradient]] | None:
+    """pysdtw's log Z and gradient of a problem of time warping; None if it is not installed."""
+    if find_spec("pysdtw") is None:
+        return None
+    library = peer("pysdtw", "pysdtw")
+
+    def gradient(problem: Problem) -> tuple[Tensor, Gradient]:
+        match = problem.leaves()["match"]
+        # It makes the costs itself, of series [b n 1], by the function it is given.
+        loss: Any = library.SoftDTW(gamma=1.0, dist_func=lambda *_: -match, use_cuda=False)
+        rows, columns = (torch.zeros(len(match), size, 1) for size in match.shape[1:])
+        log_z = -loss(rows, columns)
+        (found,) = torch.autograd.grad(log_z.sum(), match)
+        return log_z.detach(), {"match": found}
+
+    return gradient
