@@ -13,8 +13,8 @@ from torch.autograd import grad
 from inout import ArgumentError
 from inout.distributions.pcfg import PCFG
 from inout.kernels.limits import ByDtype
+from inout.kernels.math import underflow
 from inout.kernels.pcfg import op
-from inout.kernels.pcfg.cpu import passes
 from inout.kernels.pcfg.cpu.passes import CpuGrammarPasses
 from tests.contract.distribution_suite import F32, F64, Case, Event, Part, seeded
 from tests.contract.tree_suite import TreeSuite, catalan, trees
@@ -160,8 +160,8 @@ def test_a_symbol_far_below_the_best_survives_alone(depth, dtype):
 @pytest.mark.parametrize("family", [TestSharedRules(), TestRulesOfEachElement()])
 def test_log_space_gives_the_same_numbers(family, monkeypatch):
     """With a bound that nothing meets, every element is done in log space, or in float64 first."""
-    for limits in (passes.GRAMMAR_TINY._replace(float32=2.0), ByDtype(2.0, 2.0)):
-        monkeypatch.setattr(passes, "GRAMMAR_TINY", limits)
+    for limits in (underflow.GRAMMAR_TINY._replace(float32=2.0), ByDtype(2.0, 2.0)):
+        monkeypatch.setattr(underflow, "GRAMMAR_TINY", limits)
         for dtype in (F32, F64):
             case = family.ragged(4, dtype)
             grammar = family.make(case)

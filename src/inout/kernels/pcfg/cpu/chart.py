@@ -73,7 +73,31 @@ def possibilities(root: Array, rules: Array, words: Array) -> tuple[Weights, Sca
     return weights, Scales(np.zeros(len(root)), np.zeros(len(rules)), word_tops)
 
 
-class Chart:
+class SpanChart:
+    """What charts over spans in scaled arithmetic have in common."""
+
+    size: tuple[int, int, int]  # b, n, nt
+    scales: Scales
+    sigmas: Array  # [b n n]
+    lengths: Array
+
+    def log_scales(self) -> Array:
+        """What betas are relative to, as logarithms [b n n]: with rules and words of every tree."""
+        place = np.arange(self.size[1])
+        steps = np.maximum(place - place[:, None], 0)
+        words = np.where(self.scales.words > -np.inf, self.scales.words, 0.0).cumsum(-1)
+        before = np.pad(words, ((0, 0), (1, 0)))[:, :-1]
+        scales: Array = self.sigmas * math.log(2.0) + self.scales.rules[:, None, None] * steps
+        scales += words[:, None, :] - before[:, :, None]
+        return scales
+
+    def at_root(self, chart: Array) -> Array:
+        """Entries of a chart [b n n ...] at the spans over the whole elements."""
+        entries: Array = chart[np.arange(self.size[0]), 0, self.lengths - 1]
+        return entries
+
+
+class Chart(SpanChart):
     """Betas and sigmas of all spans under some weights; `total` [b] and `log_z` [b] of all trees.
 
     A beta represents beta * 2**sigma times the scales of its tree's rules and words. `tiny` = 0:
@@ -114,21 +138,6 @@ class Chart:
         with np.errstate(divide="ignore"):
             logs = np.log(self.total.astype(np.float64))
         self.log_z: Array = logs + scales.root + self.at_root(self.log_scales())
-
-    def log_scales(self) -> Array:
-        """What betas are relative to, as logarithms [b n n]: with rules and words of every tree."""
-        place = np.arange(self.size[1])
-        steps = np.maximum(place - place[:, None], 0)
-        words = np.where(self.scales.words > -np.inf, self.scales.words, 0.0).cumsum(-1)
-        before = np.pad(words, ((0, 0), (1, 0)))[:, :-1]
-        scales: Array = self.sigmas * math.log(2.0) + self.scales.rules[:, None, None] * steps
-        scales += words[:, None, :] - before[:, :, None]
-        return scales
-
-    def at_root(self, chart: Array) -> Array:
-        """Entries of a chart [b n n ...] at the spans over the whole elements."""
-        entries: Array = chart[np.arange(self.size[0]), 0, self.lengths - 1]
-        return entries
 
     def _gradients(self, bounds: list[int], charts: int) -> Changes:
         """Memory for gradients: zeros for those of the rules, a set for each group or element.

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from inout.kernels.limits import GRAMMAR_MULTIPLE, GRAMMAR_SLACK, GRAMMAR_TINY
+from inout.kernels.math.underflow import ScaledPasses
 from inout.kernels.pcfg.cpu import decode as decoding
 from inout.kernels.pcfg.cpu import logspace
 from inout.kernels.pcfg.cpu.chart import Chart, Direction, Weights, possibilities, weigh
@@ -19,12 +19,14 @@ from inout.kernels.shapes import PerElement, Trees
 from inout.kernels.threads import groups, over_batch
 
 
-class CpuGrammarPasses:
+class CpuGrammarPasses(ScaledPasses):
     """Elements at one setting of root [b nt], rules [1|b nt s s] and words [b n pt].
 
     Those that do not fit scaled arithmetic are left to another object: float64 for float32, log
     space for float64.
     """
+
+    shortest = 2
 
     def __init__(self, root: Tensor, rules: Tensor, words: Tensor, lengths: Tensor) -> None:
         self.root, self.rules, given = (
@@ -34,7 +36,6 @@ class CpuGrammarPasses:
         self.dtype = given.dtype
         real = np.arange(given.shape[1]) < self.lengths[:, None]
         self.words: Array = np.where(real[..., None], given, self.dtype.type(-np.inf))
-        self.tiny = GRAMMAR_TINY.of(self.dtype)
 
     def _of(self, elements: Array) -> tuple[Array, Array, Array]:
         """Root, rules and words of some elements."""
@@ -47,47 +48,12 @@ class CpuGrammarPasses:
         weights, scales = weigh(self.root, self.rules, self.words)
         return Chart(weights, scales, self.lengths, self.tiny)
 
-    @cached_property
-    def bad(self) -> Array:
-        """The elements in which something possible that may matter became 0."""
-        low = self.chart.low | ~(self.chart.total >= self.tiny)
-        elements: Array = (low & (self.lengths > 1)).nonzero()[0]
-        for criterion in (self._may_have_lost, self._have_lost):
-            if len(elements):
-                elements = elements[criterion(elements)]
-        return elements
-
-    def _may_have_lost(self, elements: Array) -> Array:
-        """In which elements the totals set to 0 may be worth more than the limits' share of Z.
-
-        Let L be a total of the chart, T the true one, and U that of a pass in which all totals
-        start from K tiny (K = GRAMMAR_MULTIPLE).
-        1. A total is a polynomial P of those below it, without negative coefficients, less what
-           is lost there: at most tiny, in its span's scale.
-        2. So P(L + t (T - L)) is convex in t, P(L + K (T - L)) >= P(L) + K (P(T) - P(L)), and by
-           induction over widths U >= L + K (T - L).
-        3. U <= e^slack L for the whole element shows T - L <= (e^slack - 1) / K L.
-
-        What is lost are trees: the expected count of a part, which is in no tree more than n
-        times, changes by at most n times that share. Whether there is any tree, where L = 0, this
-        cannot say.
-        """
-        floor = GRAMMAR_MULTIPLE.of(self.dtype) * self.tiny
+    def _upper_chart(self, elements: Array, floor: float) -> Chart:
         weights, scales = weigh(*self._of(elements))
-        upper = Chart(weights, scales, self.lengths[elements], self.tiny, floor)
-        # Not `>`: NaN must not pass.
-        return ~(upper.log_z <= self.chart.log_z[elements] + GRAMMAR_SLACK.of(self.dtype))
+        return Chart(weights, scales, self.lengths[elements], self.tiny, floor)
 
-    def _have_lost(self, elements: Array) -> Array:
-        """In which elements with a tree something possible became 0.
-
-        The same chart with 1 for everything possible cannot underflow.
-        """
-        possible = Chart(*possibilities(*self._of(elements)), self.lengths[elements], 0.0)
-        lost = ((possible.betas > 0) & (self.chart.betas[elements] == 0)).any((1, 2, 3))
-        lost |= ~(self.chart.total[elements] >= self.tiny)
-        result: Array = lost & (possible.total > 0)
-        return result
+    def _possible_chart(self, elements: Array) -> Chart:
+        return Chart(*possibilities(*self._of(elements)), self.lengths[elements], 0.0)
 
     @cached_property
     def fallback(self) -> CpuGrammarPasses | LogSpacePasses | None:
@@ -97,14 +63,6 @@ class CpuGrammarPasses:
         make = CpuGrammarPasses if self.dtype == np.float32 else LogSpacePasses
         root, rules, words = (torch.from_numpy(x.astype(np.float64)) for x in self._of(self.bad))
         return make(root, rules, words, torch.from_numpy(self.lengths[self.bad]))
-
-    @cached_property
-    def log_z(self) -> PerElement:
-        """log Z in float64."""
-        logs = self.chart.log_z.copy()
-        if self.fallback is not None:
-            logs[self.bad] = self.fallback.log_z.numpy()
-        return torch.from_numpy(logs)
 
     def log_chart(self) -> Array:
         """Log inside values [b n n s], preterminals at width 1 and nonterminals above it."""
@@ -118,20 +76,6 @@ class CpuGrammarPasses:
         if self.fallback is not None:
             chart[self.bad] = self.fallback.log_chart()
         return chart
-
-    @cached_property
-    def _totals(self) -> Array:
-        """Totals of the chart [b], inf for elements without trees and those done elsewhere."""
-        fits = self.chart.total >= self.tiny
-        fits[self.bad] = False
-        totals: Array = np.where(fits, self.chart.total, self.dtype.type(np.inf))
-        return totals
-
-    def _root_factors(self, weights: Tensor) -> Array:
-        """weights / total [b 1]; 0 if the total is inf."""
-        given, factors = weights.detach().numpy(), np.zeros_like(self._totals)
-        np.divide(given.astype(self.dtype), self._totals, factors, where=self._totals < np.inf)
-        return factors[:, None]
 
     def gradients(self, weights: Tensor) -> tuple[Tensor, ...]:
         """Gradients by root, rules and words."""
@@ -153,14 +97,6 @@ class CpuGrammarPasses:
         if self.fallback is not None:
             result[self.bad] = self.fallback.span_marginals().numpy()
         return torch.from_numpy(result)
-
-    def _insert(self, results: tuple[Array, ...], exact: tuple[Tensor, ...]) -> None:
-        """Puts the fallback's results for root, rules, words (and E[U]) in their places."""
-        for place, (result, other) in enumerate(zip(results, exact, strict=True)):
-            if place == 1 and len(result) == 1:
-                result += other.numpy().astype(self.dtype)
-            else:
-                result[self.bad] = other.numpy()
 
     def tangents(self, weights: Tensor, directions: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Hessian times the directions for root, rules and words, and E[U]."""
