@@ -50,6 +50,7 @@ def _is_tensor(x: Any) -> bool:
     return isinstance(x, Tensor) and x.ndim > 0
 
 
+@pytest.mark.exhaustive
 class TestAlignment(DistributionSuite):
     """Global alignments; insertions are scored by both places."""
 
@@ -182,6 +183,10 @@ class TestAlignment(DistributionSuite):
         assert len(d.enumerate_support()) == self.count(*self.sizes)
 
 
+class Linear(TestAlignment):
+    """The same, for the checks of every kind."""
+
+
 class Affine(TestAlignment):
     """Some scores depend on both places, some on none."""
 
@@ -262,12 +267,12 @@ class Monotone(Warping):
         return comb(n - 1, self.columns(n, s) - 1) if n else 1
 
 
-KINDS = [Affine, Local, LocalLinear, Warping, Monotone]
+KINDS = [Linear, Affine, Local, LocalLinear, Warping, Monotone]
 
 
 @pytest.mark.parametrize("tier", ["cpu", "reference"])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.few(7)
+@pytest.mark.few(8)
 def test_every_kind_against_enumeration(kind, tier):
     """Values, derivatives and decoding; potentials that are -inf, far apart, or padding."""
     family = kind()

@@ -166,7 +166,7 @@ KERNELS = (
         function="lanes_at",
         text="return max(np.int64(0), s - n), min(m, s)",
         instead="return max(np.int64(0), s - n + 1), min(m, s)",
-        tests=(_ALIGNMENT, "-k", "TestAlignment and enumeration"),
+        tests=(_ALIGNMENT, "-k", "every_kind_against"),
     ),
     Fault(
         "alignment-change-without-the-mean",

@@ -15,7 +15,7 @@ from inout.kernels.alignment.cpu.grid import MOST_PLANES, Array, Grid
 from inout.kernels.alignment.lattice import Lattice
 from inout.kernels.threads import over_batch
 
-NODE = 40  # elementary operations, about, that a move costs at a node
+NODE = 8  # elementary operations, about, that a move costs at a node
 
 
 class CpuPaths:
