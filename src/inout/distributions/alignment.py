@@ -104,7 +104,8 @@ class Alignment(PathDistribution):
     Its steps are *matches* of a row and a column, scored by `match` [*b n m], *deletions* of a row
     and *insertions* of a column. `delete` is [*b n], or [] for all rows, or [*b n m+1]: by the
     number of columns before it. `insert` is [*b m], or [], or [*b n+1 m]: by the number of rows
-    before it. `lengths` and `target_lengths` [*b] say how many rows and columns are real.
+    before it. [] makes one part, [1]. `lengths` and `target_lengths` [*b] say how many rows and
+    columns are real.
 
     `gap="affine"` scores the first step of a gap by `delete` or `insert`, and those that follow it
     by `delete_extend` or `insert_extend`, of the same shapes. The constructor's `mode` is

@@ -343,7 +343,8 @@ class StructuredDistribution(Batched):
         one; segments alpha [*b n s], that of all segmentations up to a position that end with a
         segment of this label; span trees beta [*b n n], that of all trees over a span; grammars
         beta [*b n n nt], with this nonterminal on top, and pair [*b n n s s], with these children;
-        projective dependency trees right, left, gap and arc [*b n+1 n+1], see their `forest`.
+        projective dependency trees right, left, gap and arc [*b n+1 n+1], see their `forest`;
+        alignments alpha [*b l n+1 m+1], that of all paths to a node (layer, row, column).
         And goal [*b] is log Z. -inf in the padding and where nothing is possible. Differentiable.
 
         They come from `forest()`, with its time and memory: more than those of `marginals`.
