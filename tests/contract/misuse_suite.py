@@ -15,7 +15,7 @@ from torch.autograd import grad
 from torch.masked import masked_tensor
 
 from inout import ArgumentError, InoutError
-from tests.contract.event_enumeration import seeded
+from tests.contract.event_enumeration import Case, seeded
 from tests.support import assert_close
 
 
@@ -35,6 +35,18 @@ def unusual(x: Tensor) -> dict[str, tuple[Tensor, str]]:
             codes = torch.quantize_per_tensor(x.float(), 0.1, 0, torch.qint8)
             found["quantised"] = codes, r"dequantize\(\)"
         return found
+
+
+def lengths_read(case: Case) -> list[int]:
+    """The length of each element, between 0 and n; n if they are wrong, and are to be refused."""
+    given = case.n if case.lengths is None else case.lengths
+    try:
+        if isinstance(given, Tensor) and type(given) is not Tensor:
+            raise TypeError("not dense")
+        own = torch.as_tensor(given).expand(case.batch).flatten().tolist()
+        return [min(max(int(n), 0), case.n) for n in own]
+    except (TypeError, ValueError, RuntimeError):
+        return [case.n] * len(list(case.elements()))
 
 
 class MisuseSuite:

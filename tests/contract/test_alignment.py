@@ -13,6 +13,8 @@ from torch.autograd import grad
 
 from inout import Alignment, ArgumentError, soft_dtw
 from tests.contract.distribution_suite import F32, F64, Case, DistributionSuite, Event, Part, seeded
+from tests.contract.misuse_suite import lengths_read
+from tests.contract.support_suite import Known
 from tests.support import assert_close
 
 MATCH, DELETE, INSERT, SKIP_ROW, SKIP_COLUMN = range(5)
@@ -47,7 +49,7 @@ def places(event: Event) -> list[tuple[int, int, int]]:
 
 
 def _is_tensor(x: Any) -> bool:
-    return isinstance(x, Tensor) and x.ndim > 0
+    return isinstance(x, Tensor) and x.ndim > 0 and not x.is_nested
 
 
 @pytest.mark.exhaustive
@@ -66,15 +68,8 @@ class TestAlignment(DistributionSuite):
         return max(s - (n + 1) % 2, 0)
 
     def make(self, case: Case, tier: str | None = None) -> Alignment:
-        sizes: Any = torch.full(case.batch, self.columns(case.n, case.s))
-        try:
-            lengths = torch.as_tensor(case.n if case.lengths is None else case.lengths)
-            for element, n in zip(
-                case.elements(), lengths.expand(case.batch).flatten(), strict=True
-            ):
-                sizes[element] = self.columns(min(max(int(n), 0), case.n), case.s)
-        except (TypeError, ValueError, RuntimeError):  # wrong lengths, which are to be refused
-            pass
+        sizes = torch.tensor([self.columns(n, case.s) for n in lengths_read(case)]).long()
+        sizes = sizes.reshape(case.batch)
         most = case.arguments["match"].shape[-1] if _is_tensor(case.arguments["match"]) else case.s
         return Alignment(
             **case.arguments, lengths=case.lengths, target_lengths=sizes.clamp(max=most),
@@ -169,6 +164,14 @@ class TestAlignment(DistributionSuite):
 
     def cut_short(self, name: str, x: Tensor) -> Tensor:
         return x[..., :-1] if x.ndim else torch.zeros(7, dtype=x.dtype)
+
+    def members(self, known: Known, d: Any, events: Tensor) -> Tensor:
+        """What stands behind the last step is padding."""
+        passed = torch.tensor([*PASSED.values(), (0, 0)])
+        i, j = passed[events.clamp(-1, SKIP_COLUMN)].cumsum(-2).unbind(-1)
+        n, m = d.lengths[..., None], d.target_lengths[..., None]
+        before = torch.nn.functional.pad((i < n) | (j < m), (1, 0), value=True)[..., :-1]
+        return super().members(known, d, events.where(before & (n + m > 0), -1))
 
     def test_number_of_events(self):
         for n, s in product(range(5), (1, 2, 3)):
@@ -303,6 +306,8 @@ def test_every_kind_against_enumeration(kind, tier):
     "moments_under_hard_constraints", "samples_have_the_right_frequencies",
     "log_prob_is_normalised_and_adds_up_the_parts",
     "what_stands_in_the_padding_of_an_event_does_not_matter",
+    "support_is_what_is_enumerated", "corrupted_events_are_outside_unless_they_are_events",
+    "indexing", "sparsemap", "distinct_samples_of_impossible_and_of_huge_potentials",
 ])  # fmt: skip
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.few(8)
@@ -415,6 +420,10 @@ def test_arguments_that_make_no_sense_are_refused():
     for wrong in ([0, 0, 0, -1, -1, -1, -1], [0, 0, 0, 0, 2, 2, 2], [3, 0, 0, 2, 2, -1, -1]):
         with pytest.raises(ArgumentError, match="steps from the first row and column"):
             d.log_prob(torch.tensor(wrong))
+    warping = Alignment(match, mode="warping")
+    for wrong in ([2, 0, 0, 0, -1, -1, -1], [1, 0, 0, 2, 2, -1, -1]):  # before the first match
+        with pytest.raises(ArgumentError, match="steps from the first row and column"):
+            warping.log_prob(torch.tensor(wrong))
     assert d.log_prob(torch.tensor([0, 0, 0, 2, 7, 7, 7])) == d.log_prob(
         torch.tensor([0, 0, 0, 2, -1, -1, -1])
     )

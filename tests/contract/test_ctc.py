@@ -14,6 +14,7 @@ from torch.nn.functional import ctc_loss
 
 from inout import CTC, ArgumentError
 from tests.contract.distribution_suite import F32, F64, Case, DistributionSuite, Event, Part, seeded
+from tests.contract.misuse_suite import lengths_read, unusual
 from tests.support import assert_close
 
 
@@ -34,25 +35,13 @@ class TestCTC(DistributionSuite):
 
     def targets(self, case: Case) -> tuple[Tensor, Tensor]:
         """Targets and their lengths, -1 in the padding."""
-        rows = []
-        for element in case.elements():
-            try:
-                own = self.target_of(min(max(int(self._length(case, element)), 0), case.n), case.s)
-            except (TypeError, ValueError, IndexError):  # wrong lengths, which are to be refused
-                own = ()
-            rows.append(own)
+        rows = [self.target_of(n, case.s) for n in lengths_read(case)]
         most = len(self.target_of(case.n, case.s))
         table = torch.full((len(rows), most), -1)
         for row, own in zip(table, rows, strict=True):
             row[: len(own)] = torch.tensor(own)
         sizes = torch.tensor([len(own) for own in rows], dtype=torch.long)
         return table.reshape(*case.batch, most), sizes.reshape(case.batch)
-
-    def _length(self, case: Case, element: tuple[int, ...]) -> Any:
-        own: Any = case.n if case.lengths is None else case.lengths
-        for place in element if case.lengths is not None else ():
-            own = own[place]
-        return own
 
     def make(self, case: Case, tier: str | None = None) -> CTC:
         targets, sizes = self.targets(case)
@@ -191,3 +180,12 @@ def test_targets_that_make_no_sense_are_refused(unchecked):
         good.log_prob(torch.tensor([[1, 1, 2, 2], [1, 1, 1, 1]]))
     with pytest.raises(ArgumentError, match="the same targets"):
         good.enumerate_support()
+
+
+def test_targets_that_are_not_dense_are_refused(unchecked):
+    outputs, targets, lengths, sizes = batch(3)
+    for name, x in (("targets", targets), ("target_lengths", sizes)):
+        good = {"targets": targets, "lengths": lengths, "target_lengths": sizes}
+        for kind, (wrong, hint) in unusual(x).items():
+            with pytest.raises(ArgumentError, match=rf"^{name} must be .* {kind} one.*{hint}"):
+                CTC(outputs, **(good | {name: wrong}))

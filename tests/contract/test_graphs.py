@@ -342,6 +342,19 @@ class Shifted(inout.LinearChain):
         return super().log_partition() + 1
 
 
+def test_alignments_break_the_graph():
+    """Their targets are no part of an operator."""
+    x, target = torch.linspace(-1, 1, 12).reshape(4, 3), torch.tensor([1, 2])
+
+    def log_z(x: Tensor) -> Tensor:
+        return inout.CTC(2 * x, target).log_partition()
+
+    torch.compiler.reset()
+    assert_close(torch.compile(log_z, backend="aot_eager")(x), log_z(x))
+    with pytest.raises(Unsupported, match="inout runs it in plain Python"):
+        compiled(log_z)(x)
+
+
 def test_subclasses_break_the_graph():
     x, _ = problem(3, 5)
     torch.compiler.reset()

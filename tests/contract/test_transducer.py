@@ -14,6 +14,7 @@ from torch.autograd import grad, gradcheck, gradgradcheck
 from inout import RNNT, ArgumentError
 from inout.kernels.alignment import joiner
 from tests.contract.distribution_suite import F32, F64, Case, DistributionSuite, Event, Part, seeded
+from tests.contract.misuse_suite import lengths_read, unusual
 from tests.support import assert_close
 
 
@@ -28,15 +29,8 @@ class TestRNNT(DistributionSuite):
         return min(max(n - 1, 0), s)
 
     def make(self, case: Case, tier: str | None = None) -> RNNT:
-        sizes: Any = torch.full(case.batch, self.symbols(case.n, case.s))
-        try:
-            lengths = torch.as_tensor(case.n if case.lengths is None else case.lengths)
-            for element, n in zip(
-                case.elements(), lengths.expand(case.batch).flatten(), strict=True
-            ):
-                sizes[element] = self.symbols(min(max(int(n), 0), case.n), case.s)
-        except (TypeError, ValueError, RuntimeError):  # wrong lengths, which are to be refused
-            pass
+        sizes = torch.tensor([self.symbols(n, case.s) for n in lengths_read(case)]).long()
+        sizes = sizes.reshape(case.batch)
         return RNNT(**case.arguments, lengths=case.lengths, target_lengths=sizes, tier=tier)
 
     def case(
@@ -244,3 +238,17 @@ def test_arguments_that_make_no_sense_are_refused(unchecked):
     for wrong in ([2, 1, 3, 4], [0, 0, 0, 6], [-1, 0, 0, 0]):
         with pytest.raises(ArgumentError, match="frames in order"):
             d.log_prob(torch.tensor([wrong] * 3))
+
+
+def test_tensors_that_are_not_dense_are_refused(unchecked):
+    logits, targets, *sizes = outputs(10)
+    starts = torch.zeros(3, 6, dtype=torch.long)
+    joint = {"logits": logits, "targets": targets, "starts": starts, "target_lengths": sizes[1]}
+    added = {"encoder": logits[:, :, 0], "predictor": logits[:, 0], "targets": targets,
+             "target_lengths": sizes[1]}  # fmt: skip
+    for make, good in ((RNNT.from_logits, joint), (RNNT.from_joiner, added)):
+        make(**good)
+        for name, x in good.items():
+            for kind, (wrong, hint) in unusual(x).items():
+                with pytest.raises(ArgumentError, match=rf"^{name} must be .* {kind} one.*{hint}"):
+                    make(**(good | {name: wrong}))

@@ -140,6 +140,7 @@ class Alignment(PathDistribution):
 
     event_name = "alignment"
     _wanted = "steps from the first row and column to the last"
+    _shareable = frozenset({*GAPS, *EXTENSIONS})
 
     def __init__(
         self,
@@ -251,6 +252,8 @@ class Alignment(PathDistribution):
         before = torch.nn.functional.pad(layers[..., :-1], (1, 0))
         moves = by_step[before.clamp(min=0), steps]
         wrong = (steps != event) | (steps < 0) | (i > n) | (j > m) | (moves < 0)
+        if not {*GAPS} & {*self._shapes}:  # every step matches a row and a column
+            wrong = wrong | (i == 0) | (j == 0)
         last = torch.tensor(self.lattice.last, device=device)
         at_end = ~arrived & here[..., 1:] & (layers[..., None] != last).all(-1)
         never = ~here[..., -1] & ((n > 0) | (m > 0))[..., 0]

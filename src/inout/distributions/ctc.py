@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -65,6 +66,7 @@ class CTC(PathDistribution):
     lattice = LATTICE
     event_name = "labelling"
     _wanted = "labels of frames that spell the target"
+    _further_tensors: ClassVar = {"target_lengths": 0, "targets": 1}
 
     def __init__(
         self,
@@ -127,7 +129,6 @@ class CTC(PathDistribution):
         return [blanks, labels, none.masked_fill(self._repeated[:, None], -torch.inf)]
 
     def _moves_of(self, event: Int[Tensor, "*sb t"]) -> tuple[Tensor, Bool[Tensor, "*sb"]]:
-        arguments.checked_range("labellings", event, NO_EVENT, self._part_shapes["log_probs"][1])
         real = self._real
         before = torch.nn.functional.pad(event[..., :-1], (1, 0), value=self.blank)
         label, after = (event != self.blank) & real, before != self.blank

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from inout._core.tracing import any_seen
 from inout.distributions import arguments
 from inout.distributions.base import Potentials, StructuredDistribution
 from inout.distributions.charts import Group, chart_forest
+from inout.distributions.distinct import Used
 from inout.forest import Forest
 from inout.forest.labels import BlockLabels
 from inout.kernels.alignment import op
@@ -43,6 +45,8 @@ class PathDistribution(StructuredDistribution):
     target_lengths: Int[Tensor, "*b"]
     event_name = "alignment"
     most_events = 10**6
+    _blank = NO_EVENT
+    _further_tensors: ClassVar = {"target_lengths": 0}
 
     def _set_sizes(
         self,
@@ -148,6 +152,20 @@ class PathDistribution(StructuredDistribution):
         paths, some = op.sample_paths(self.lattice, weights, self._flat_sizes, count, seed)
         return self._of_moves(self._padded(paths)), some
 
+    def _write_events(self, events: NDArray[np.int64], used: Used) -> None:
+        # The nodes of a path, in order: every move goes on in rows or columns.
+        rank, element, layer, i, j = used["alpha"]
+        order = np.lexsort((j, i, element, rank))
+        rank, element, layer, i, j = (x[order] for x in used["alpha"])
+        same = (np.diff(rank) == 0) & (np.diff(element) == 0)
+        moves = self.lattice.numbers[layer[:-1], layer[1:], np.diff(i) * same, np.diff(j) * same]
+        ends = np.arange(1, len(order))
+        starts = np.maximum.accumulate(np.where(same, 0, ends))
+        paths = np.full((*events.shape[:2], self.lattice.steps(*self.sizes)), NO_EVENT)
+        paths[rank[1:][same], element[1:][same], (ends - starts - 1)[same]] = moves[same]
+        found = self._of_moves(torch.from_numpy(paths).to(self.lengths.device))
+        events[:] = found.cpu().numpy()
+
     def _whole(self, planes: Planes) -> Planes:
         """The planes with an entry of its own for whatever may be right or wrong in `min_risk`."""
         return planes
@@ -183,6 +201,9 @@ class PathDistribution(StructuredDistribution):
             )
         return moves.where(~(none | wrong)[..., None], NO_EVENT), none
 
+    def _is_event(self, event: Int[Tensor, "*sb p"]) -> Bool[Tensor, "*sb"]:
+        return ~self._moves_of(event)[1]
+
     _wanted = "possible events"
 
     def _uses(self, moves: Int[Tensor, "*sb p"]) -> list[tuple[Tensor, Tensor]]:
@@ -211,7 +232,7 @@ class PathDistribution(StructuredDistribution):
             if not plane.shape[-2:].numel():
                 score = score + plane.sum()
                 continue
-            flat = plane.flatten(1).reshape(*self.batch_shape, -1)
+            flat = plane.reshape(*self.batch_shape, plane.shape[-2:].numel())
             flat = flat.expand(*place.shape[: place.ndim - 1 - own], *flat.shape)
             score = score + torch.where(used, flat.gather(-1, place), 0.0).sum(-1)
         assert isinstance(score, Tensor)
@@ -374,7 +395,7 @@ class PathDistribution(StructuredDistribution):
 
 
 def _entry(
-    table: NDArray[np.float64], row: NDArray[np.int64], column: NDArray[np.int64]
+    table: NDArray[np.floating], row: NDArray[np.int64], column: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Indices in a table that may have size 1."""
     return row * (table.shape[0] > 1), column * (table.shape[1] > 1)

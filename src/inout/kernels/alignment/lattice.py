@@ -79,6 +79,14 @@ class Lattice:
         return rows + self.slope * columns
 
     @cached_property
+    def numbers(self) -> NDArray[np.int64]:
+        """The number of the move [source target rows columns], -1 for none."""
+        found = np.full((self.layers, self.layers, 2, 2), -1)
+        for number, move in enumerate(self.moves):
+            found[move.source, move.target, move.rows, move.columns] = number
+        return found
+
+    @cached_property
     def arrays(self) -> Arrays:
         """The same for the compiled code."""
         moves, common = [], np.full(self.layers, -1)
