@@ -29,6 +29,7 @@ from tests.contract.event_enumeration import Case as Case
 from tests.contract.event_enumeration import Enumeration as Enumeration
 from tests.contract.event_enumeration import Event as Event
 from tests.contract.event_enumeration import Part as Part
+from tests.contract.event_enumeration import SeenEnumeration as SeenEnumeration
 from tests.contract.event_enumeration import random_like as random_like
 from tests.contract.event_enumeration import seeded as seeded
 from tests.contract.frequencies import surprise
@@ -98,6 +99,14 @@ class DistributionSuite(
     def enumeration(self, case: Case) -> Enumeration:
         return Enumeration(self, case)
 
+    def seen(self, case: Case) -> Enumeration:
+        """The oracle for questions about events, if there is more to them than is written."""
+        return self.enumeration(case)
+
+    def count_seen(self, n: int, s: int) -> int:
+        """How many events there are as they are written."""
+        return self.count(n, s)
+
     def usual(self, seed: int = 0, dtype: Any = F64, batch: tuple[int, ...] = (2, 3)) -> Case:
         return self.case(seeded(seed), batch, *self.sizes, dtype)
 
@@ -140,7 +149,7 @@ class DistributionSuite(
         truth = self._pulled_back(oracle, case, oracle.hessian_times(u))
         for name, mine in zip(case.arguments, ours, strict=True):
             assert_close(mine, truth[name], atol=atol)
-        self.check_decoding(case, d, oracle)
+        self.check_decoding(case, d, self.seen(case))
 
     def _pulled_back(
         self, oracle: Enumeration, case: Case, cotangents: dict[str, Tensor]
@@ -239,9 +248,9 @@ class DistributionSuite(
     def test_enumerate_support_of_elements_shorter_than_the_padding(self):
         n, s = self.sizes
         case = replace(self.usual(145), lengths=torch.full((2, 3), n - 1))
-        d, oracle = self.make(case), self.enumeration(case)
+        d, oracle = self.make(case), self.seen(case)
         support = d.enumerate_support()
-        assert len(support) == self.count(n - 1, s)
+        assert len(support) == self.count_seen(n - 1, s)
         assert bool((support[:, self.in_padding(d)] == -1).all())
         truth = oracle.padded(oracle.events[0])
         found = {tuple(e.reshape(-1).tolist()) for e in support[:, 1, 2]}
@@ -368,7 +377,7 @@ class DistributionSuite(
             q_case = q_case.changed(lambda _, x: 0.5 * x.flip(-1)).leaves()
             q_case = replace(q_case, others=p_case.others)
             p, q = self.make(p_case), self.make(q_case)
-            ours, theirs = Enumeration(self, p_case), Enumeration(self, q_case)
+            ours, theirs = self.seen(p_case), self.seen(q_case)
             probabilities = [x.softmax(0) for x in ours.scores()]
             p_logs = [x.log_softmax(0) for x in ours.scores()]
             q_logs = [x.log_softmax(0) for x in theirs.scores()]
@@ -396,7 +405,7 @@ class DistributionSuite(
 
     def test_entropy_of_large_scores_in_float32(self):
         case = self.usual(12, F32).changed(lambda _, x: x + 1000)
-        scores = Enumeration(self, case).scores()
+        scores = self.seen(case).scores()
         truth = torch.stack([-(x.softmax(0) * x.log_softmax(0)).sum() for x in scores])
         assert_close(self.make(case).entropy().reshape(-1), truth)
 
@@ -508,7 +517,7 @@ class DistributionSuite(
 
     def test_log_prob_of_ragged_events(self):
         case = self.ragged(21)
-        d, oracle = self.make(case), Enumeration(self, case)
+        d, oracle = self.make(case), self.seen(case)
         g = torch.Generator().manual_seed(22)
         chosen = [int(torch.randint(len(e), (), generator=g)) for e in oracle.events]
         event = oracle.padded([e[i] for e, i in zip(oracle.events, chosen, strict=True)])
@@ -530,7 +539,7 @@ class DistributionSuite(
 
     def test_topk_of_more_than_there_are(self):
         case = self.case(seeded(24), (2,), 3, 2)
-        count = self.count(3, 2)
+        count = self.count_seen(3, 2)
         events, log_probs = self.make(case).topk(count + 3)
         assert_close(log_probs[:count].logsumexp(0), torch.zeros(2, dtype=F64))
         assert bool((log_probs[:-1] >= log_probs[1:]).all())
@@ -541,7 +550,7 @@ class DistributionSuite(
 
     def test_min_risk(self):
         for case in (self.usual(25), self.ragged(26)):
-            d, oracle = self.make(case), Enumeration(self, case)
+            d, oracle = self.make(case), self.seen(case)
             guesses = d.min_risk().reshape(len(oracle.elements), *d.event_shape)
             for b, p in enumerate(oracle.probabilities()):
                 events = oracle.events[b]
@@ -556,7 +565,7 @@ class DistributionSuite(
 
     def test_samples_have_the_right_frequencies(self):
         for case in (self.ragged(27), self.ragged(28, F32), self.usual(29, batch=())):
-            d, oracle = self.make(case), Enumeration(self, case)
+            d, oracle = self.make(case), self.seen(case)
             samples = d.sample((60, 100), generator=seeded(30))
             assert samples.shape == (60, 100, *case.batch, *d.event_shape)
             drawn = samples.reshape(6000, len(oracle.elements), -1)
@@ -794,7 +803,7 @@ class DistributionSuite(
             )
             self.check(alone)
             only = oracle.padded([oracle.events[0][place]])[0]
-            if int((torch.stack(Enumeration(self, alone).scores()) > -torch.inf).sum()) == 1:
+            if int((torch.stack(self.seen(alone).scores()) > -torch.inf).sum()) == 1:
                 d = self.make(alone)
                 assert torch.equal(d.mode, only)
                 assert torch.equal(d.sample((), generator=seeded()), only)

@@ -156,6 +156,47 @@ class Enumeration:
         return torch.stack(tensors) if tensors else empty[:0]
 
 
+class SeenEnumeration(Enumeration):
+    """The same distribution over what the library writes, of events that differ in more.
+
+    `events` are one of each kind; scores are sums over all of a kind, counts are means.
+    """
+
+    def __init__(self, suite: Facts, case: Case) -> None:
+        super().__init__(suite, case)
+        self.kinds, every, self.events = [], self.events, []
+        for events in every:
+            first: dict[tuple[int, ...], int] = {}
+            written = [tuple(x.reshape(-1).tolist()) for x in self.padded(events)]
+            for place, event in enumerate(written):
+                first.setdefault(event, place)
+            numbers = {event: number for number, event in enumerate(first)}
+            self.kinds.append(torch.tensor([numbers[event] for event in written]))
+            self.events.append([events[place] for place in first.values()])
+
+    def _of_kinds(self, b: int, values: Tensor) -> list[Tensor]:
+        return [values[self.kinds[b] == kind] for kind in range(len(self.events[b]))]
+
+    def scores(self, values: dict[str, Tensor] | None = None) -> list[Tensor]:
+        assert values is None, "a kind has no sum of values"
+        result = []
+        for b, scores in enumerate(super().scores()):
+            sums = [
+                x.logsumexp(0) if bool((x > -torch.inf).any()) else x.detach().amax()
+                for x in self._of_kinds(b, scores)
+            ]
+            result.append(torch.stack(sums) if sums else scores)
+        return result
+
+    def counts(self) -> list[Tensor]:
+        result = []
+        for b, (scores, counts) in enumerate(zip(super().scores(), super().counts(), strict=True)):
+            pairs = zip(self._of_kinds(b, scores), self._of_kinds(b, counts), strict=True)
+            means = [x.detach().softmax(0).nan_to_num() @ c for x, c in pairs]
+            result.append(torch.stack(means) if means else counts)
+        return result
+
+
 def random_like(values: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
     return {n: torch.randn(x.shape, generator=generator, dtype=F64) for n, x in values.items()}
 

@@ -91,6 +91,11 @@ class StructuredDistribution(Batched):
     def _is_event(self, event: Int[Tensor, "*sb ..."]) -> Bool[Tensor, "*sb"]:
         """Whether integers [*s *b ...], -1 in the padding, have the structure of events."""
 
+    @property
+    def _event_kind(self) -> Any:
+        """Distributions of one family and shape are over the same events if this is the same."""
+        return self._part_shapes
+
     @abstractmethod
     def _log_partition(self, potentials: Potentials) -> Float[Tensor, "*b"]:
         """log Z under other potentials of the same shapes, or expanded over the batch."""
@@ -404,7 +409,7 @@ class StructuredDistribution(Batched):
         same = (
             type(other) is type(self)
             and other.batch_shape == self.batch_shape
-            and other._part_shapes == self._part_shapes
+            and other._event_kind == self._event_kind
         )
         if not same:
             raise ArgumentError(
@@ -429,7 +434,7 @@ class StructuredDistribution(Batched):
         if not any(bool((missing[name] & (mine[name] > -torch.inf)).any()) for name in mine):
             return torch.zeros_like(self.lengths, dtype=torch.bool)
         gains = {name: x.to(mine[name].dtype) for name, x in missing.items()}
-        uses = self._total(self.parts(self._supported(gains).mode), gains)
+        uses = self._total(self._best_parts(gains), gains)
         return (uses > 0) & (self.log_partition() > -torch.inf)
 
     def _supported(self, scores: Potentials) -> StructuredDistribution:
@@ -440,6 +445,10 @@ class StructuredDistribution(Batched):
             for name, p in self._expanded().items()
         }
         return twin
+
+    def _best_parts(self, scores: Potentials) -> Potentials:
+        """How often the possible event with the best sum of other scores uses each part."""
+        return self.parts(self._supported(scores).mode)
 
     def _in_double(self) -> StructuredDistribution:
         twin = copy(self)

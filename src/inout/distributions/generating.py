@@ -89,7 +89,7 @@ def _possible_parts(d: StructuredDistribution) -> dict[str, Bool[Tensor, " ..."]
         if not more and all(torch.equal(left[name], unseen[name]) for name in left):
             break
         unseen, more = left, False
-        seen = d.parts(wide._supported({n: x.double() for n, x in unseen.items()}).mode)
+        seen = wide._best_parts({n: x.double() for n, x in unseen.items()})
     return found
 
 
@@ -240,7 +240,7 @@ def value_range(d: StructuredDistribution, f: Function) -> tuple[int, int]:
     possible = (d.log_partition() > -torch.inf).reshape(-1)
     ends = []
     for sign in (-1.0, 1.0):
-        parts = d.parts(d._supported({name: sign * x for name, x in values.items()}).mode)
+        parts = d._best_parts({name: sign * x for name, x in values.items()})
         sums = [(values[n] * x).flatten(len(d.batch_shape)).sum(-1) for n, x in parts.items()]
         ends.append(torch.stack(sums).sum(0).reshape(-1)[possible])
     if not bool(possible.any()):
