@@ -32,10 +32,12 @@ from inout.distributions import RNNT as RNNT
 from inout.distributions import Alignment as Alignment
 from inout.distributions import DependencyTree as DependencyTree
 from inout.distributions import LinearChain as LinearChain
+from inout.distributions import RuleFactors as RuleFactors
 from inout.distributions import SemiMarkov as SemiMarkov
 from inout.distributions import SpanningTree as SpanningTree
 from inout.distributions import SpanTree as SpanTree
 from inout.distributions import StructuredDistribution as StructuredDistribution
+from inout.distributions import TransitionFactors as TransitionFactors
 from inout.distributions import soft_dtw as soft_dtw
 from inout.forest import Derivation as Derivation
 from inout.forest import Derivations as Derivations

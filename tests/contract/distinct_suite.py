@@ -23,15 +23,15 @@ FALSE_ALARM = 1e-6
 
 
 class DistinctSuite:
-    """The checks; `make`, `case`, `usual`, `ragged` and `enumeration` are the family's."""
+    """The checks; `make`, `case`, `usual`, `ragged` and `seen` are the family's."""
 
     make: Any
     case: Any
     usual: Any
     ragged: Any
-    count: Any
+    count_seen: Any
     cut: Any
-    enumeration: Any
+    seen: Any
     in_padding: Any
     padding: Any
     blank: int
@@ -39,7 +39,7 @@ class DistinctSuite:
 
     def _numbered(self, case: Case, events: Tensor) -> list[list[list[int]]]:
         """The numbers of events [k *b ...] among all of their element: [b][k], -1 for none."""
-        oracle = self.enumeration(case)
+        oracle = self.seen(case)
         k = len(events)
         flat = events.reshape(k, len(oracle.elements), -1)
         numbered = []
@@ -51,7 +51,7 @@ class DistinctSuite:
     def check_distinct(self, case: Case, k: int, dtype: Any = F64) -> None:
         """All that is not random: different events, their log-probabilities, keys in order."""
         case = case.leaves()
-        d, oracle = self.make(case), self.enumeration(case)
+        d, oracle = self.make(case), self.seen(case)
         found = d.sample_without_replacement(k, generator=seeded(9))
         assert found.log_probs.dtype == found.keys.dtype == found.threshold.dtype == dtype
         assert found.events.shape == (k, *d.batch_shape, *d.event_shape)
@@ -100,7 +100,7 @@ class DistinctSuite:
 
     def test_distinct_samples_of_impossible_and_of_huge_potentials(self) -> None:
         small = self.case(seeded(605), (3,), 3, 2)
-        everything = self.count(3, 2) + 2
+        everything = self.count_seen(3, 2) + 2
         for seed in seeds(2, few=1):
             g = seeded(610 + seed)
             huge = small.changed(lambda _, x, g=g: (1e4 * torch.randn(x.shape, generator=g)).to(x))
@@ -120,7 +120,7 @@ class DistinctSuite:
         many = 1000
         copies, one = self._copies(many)
         d = self.make(copies)
-        oracle = self.enumeration(one)
+        oracle = self.seen(one)
         expected = ordered_subsets(oracle.probabilities()[0], k)
         found = d.sample_without_replacement(k, generator=seeded(620))
         truth = oracle.padded(oracle.events[0])

@@ -149,6 +149,15 @@ class Enumeration:
         triples = zip(self.probabilities(), self.scores(u), self.counts(), strict=True)
         return self.unflat(torch.stack([(p * (x - (p * x).sum())) @ c for p, x, c in triples]))
 
+    def slope_of_entropy(self, u: dict[str, Tensor]) -> Tensor:
+        """The derivative of the entropy along U: -Cov[score, U]."""
+        slopes = []
+        rows = zip(self.probabilities(), self.scores(), self.counts(), self.flat(u), strict=True)
+        for p, scores, counts, values in rows:
+            scores, own = scores.where(p > 0, 0.0), counts @ values
+            slopes.append(-(p * (scores - (p * scores).sum()) * own).sum())
+        return self.shaped(slopes)
+
     def padded(self, events: list[Event]) -> Tensor:
         tensors = [self.suite.tensor(e, self.case.n, self.case.s) for e in events]
         # Of no events, the shape alone.

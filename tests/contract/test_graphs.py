@@ -362,6 +362,39 @@ def test_subclasses_break_the_graph():
     assert torch.equal(shifted(x), inout.LinearChain(x, x[0, :2]).log_partition() + 1)
 
 
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", ["chain", "hmm", "grammar"])
+def test_factored_tables_break_the_graph(name):
+    """There is no operator for them; nor is their table mistaken for a dense one."""
+    g = torch.Generator().manual_seed(1)
+    source, target = (torch.randn(s, generator=g, dtype=torch.float64) for s in ((3, 2), (2, 3)))
+    words = torch.randint(3, (2, 4), generator=g)
+    leaves = torch.randn(2, 4, 2, generator=g, dtype=torch.float64)
+
+    def log_z(source: Tensor, target: Tensor) -> Tensor:
+        steps = inout.TransitionFactors(source, target)
+        if name == "chain":
+            d: Any = inout.LinearChain((source @ target)[words], steps)
+        elif name == "hmm":
+            d = inout.HMM(source[:, 0], steps, source @ target, words)
+        else:
+            d = inout.PCFG(source[0, :1], inout.RuleFactors(None, target[:1], target[1:]), leaves)
+        return d.log_partition()
+
+    inputs = [source.requires_grad_(), target.requires_grad_()]
+    torch.compiler.reset()
+    found, expected = (f(*inputs) for f in (torch.compile(log_z, backend="aot_eager"), log_z))
+    assert_close(found, expected)
+    for x, y in zip(
+        torch.autograd.grad(found.sum(), inputs),
+        torch.autograd.grad(expected.sum(), inputs),
+        strict=True,
+    ):
+        assert_close(x, y)
+    with pytest.raises(Unsupported, match="inout runs it in plain Python"):
+        compiled(log_z)(*inputs)
+
+
 def test_errors_of_shapes_say_what_is_wrong(unchecked):
     def mistaken(x: Tensor) -> Tensor:
         return inout.LinearChain(x, x).log_partition()

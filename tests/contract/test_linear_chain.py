@@ -24,16 +24,19 @@ class ChainSuite(DistributionSuite):
     stationary: bool
     ends: bool
 
+    def tables(self, s: int) -> dict[str, tuple[int, int]]:
+        """The potentials of steps, and their shapes."""
+        return {"transitions": (s, s)}
+
     def make(self, case: Case, tier: str | None = None) -> LinearChain:
         return LinearChain(**case.arguments, lengths=case.lengths, tier=tier)
 
     def case(
         self, generator: torch.Generator, batch: tuple[int, ...], n: int, s: int, dtype: Any = F64
     ) -> Case:
-        shapes = {
-            "emissions": (*batch, n, s),
-            "transitions": (s, s) if self.stationary else (*batch, max(n - 1, 0), s, s),
-        }
+        steps = () if self.stationary else (*batch, max(n - 1, 0))
+        shapes: dict[str, tuple[int, ...]] = {"emissions": (*batch, n, s)}
+        shapes |= {name: (*steps, *own) for name, own in self.tables(s).items()}
         if self.ends:
             shapes |= {"start": (s,), "end": (*batch, s)}
         arguments = {
@@ -43,14 +46,9 @@ class ChainSuite(DistributionSuite):
         return Case(arguments, batch, n, s)
 
     def potentials(self, case: Case) -> dict[str, Tensor]:
-        own = {
-            "emissions": (case.n, case.s),
-            "transitions": (case.s, case.s)
-            if self.stationary
-            else (max(case.n - 1, 0), case.s, case.s),
-            "start": (case.s,),
-            "end": (case.s,),
-        }
+        steps = () if self.stationary else (max(case.n - 1, 0),)
+        own = {"emissions": (case.n, case.s), "start": (case.s,), "end": (case.s,)}
+        own |= {name: (*steps, *shape) for name, shape in self.tables(case.s).items()}
         return {n: x.expand(*case.batch, *own[n]) for n, x in case.arguments.items()}
 
     def events(self, n: int, s: int) -> list[Event]:
@@ -76,8 +74,8 @@ class ChainSuite(DistributionSuite):
         for element in case.elements():
             length = case.length(element)
             masks["emissions"][element][length:] = True
-            if not self.stationary:
-                masks["transitions"][element][max(length - 1, 0) :] = True
+            for name in () if self.stationary else self.tables(case.s):
+                masks[name][element][max(length - 1, 0) :] = True
         return masks
 
     def loss(self, guess: Event, truth: Event) -> float:
@@ -87,8 +85,8 @@ class ChainSuite(DistributionSuite):
         length = case.length(element)
         arguments = dict(case.arguments)
         arguments["emissions"] = arguments["emissions"][element][:length]
-        if not self.stationary:
-            arguments["transitions"] = arguments["transitions"][element][: max(length - 1, 0)]
+        for name in () if self.stationary else self.tables(case.s):
+            arguments[name] = arguments[name][element][: max(length - 1, 0)]
         if self.ends:
             arguments["end"] = arguments["end"][element]
         return Case(arguments, (), length, case.s)

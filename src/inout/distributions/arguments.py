@@ -77,6 +77,13 @@ def _refuse_unusual(name: str, x: Tensor) -> None:
     raise ArgumentError(name, f"must be a dense tensor. Got a {kind} one; {remedy}")
 
 
+def refuse_missing(**arguments: Any) -> None:
+    """Raise if one of these is None."""
+    for name, value in arguments.items():
+        if value is None:
+            raise ArgumentError(name, "must be a tensor. Got None")
+
+
 def refuse_non_floats(name: str, potential: Tensor) -> None:
     """Raise unless a potential has floats."""
     if not potential.is_floating_point():

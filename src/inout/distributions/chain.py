@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from inout._core.tracing import any_seen
 from inout.distributions import arguments
 from inout.distributions.base import Potentials
 from inout.distributions.charts import Group, chart_forest
+from inout.distributions.factors import TransitionFactors, with_factors
 from inout.distributions.labels import LabelSequence
 from inout.forest import Forest
 from inout.forest.labels import BlockLabels
@@ -54,16 +55,26 @@ class LinearChain(LabelSequence):
             [0.5000, 0.5000],
             [0.7500, 0.2500]])
 
+    `transitions` may be given as `TransitionFactors`, of which the table is never made: see
+    `FactoredChain`.
+
     Lafferty, McCallum & Pereira, "Conditional random fields" (2001), section 3.
     """
 
     family = "LinearChain"
     options = ("memory",)
+    _factored: ClassVar[type[LinearChain]]  # with transitions as factors
+    _tables: ClassVar[tuple[str, ...]] = ("transitions",)  # potentials of steps
+    _shareable = frozenset({"transitions", "start", "end"})
+    _always_stationary: ClassVar[bool] = False  # also where elements have transitions of their own
+
+    def __new__(cls, *given: Any, **named: Any) -> LinearChain:
+        return super().__new__(with_factors(cls, TransitionFactors, *given, *named.values()))
 
     def __init__(
         self,
         emissions: Float[Tensor, "*b n s"],
-        transitions: Float[Tensor, " ..."],
+        transitions: Float[Tensor, " ..."] | TransitionFactors,
         start: Float[Tensor, "*#b s"] | None = None,
         end: Float[Tensor, "*#b s"] | None = None,
         lengths: arguments.Lengths | None = None,
@@ -71,25 +82,16 @@ class LinearChain(LabelSequence):
         tier: str | None = None,
         memory: Memory = None,
     ) -> None:
-        arguments.refuse_non_tensors(
-            emissions=emissions, transitions=transitions, start=start, end=end
-        )
+        arguments.refuse_non_tensors(emissions=emissions, start=start, end=end)
         if emissions.ndim < 2 or emissions.shape[-1] == 0:
             given = list(emissions.shape)
             raise ArgumentError("emissions", f"must be [*b n s], at least one label. Got {given}")
         batch_shape, (n, s) = emissions.shape[:-2], emissions.shape[-2:]
-        steps = max(n - 1, 0)
-        self.stationary = self._always_stationary or transitions.ndim == 2
-        wanted = (*batch_shape, s, s) if self.stationary else (*batch_shape, steps, s, s)
-        good = transitions.shape[-2:] == (s, s) and arguments.broadcasts(transitions.shape, wanted)
-        shapes = f"must be {[s, s]} or {[*batch_shape, steps, s, s]} for these emissions"
-        expect(good, "transitions", shapes, list(transitions.shape))
+        tables = self._checked_tables(transitions, batch_shape, max(n - 1, 0), s)
         self.tier = choose_tier(emissions.device, tier)
         self.memory = checked_memory(memory)
         self.lengths = arguments.checked_lengths(lengths, batch_shape, n, emissions.device)
-        if not self.stationary:  # one block may be given for all positions of an element
-            transitions = transitions.expand(*transitions.shape[:-3], steps, s, s)
-        potentials = {"emissions": emissions, "transitions": transitions}
+        potentials = {"emissions": emissions, **tables}
         for name, potential in (("start", start), ("end", end)):
             if potential is None:
                 continue
@@ -107,11 +109,28 @@ class LinearChain(LabelSequence):
             self._refuse_bad_values(potentials)
         elif self.tier == "cpu":
             self._refuse_bad_values(
-                name for name in potentials if self.stationary or name != "transitions"
+                name for name in potentials if self.stationary or name not in self._tables
             )
 
-    _shareable = frozenset({"transitions", "start", "end"})
-    _always_stationary: ClassVar[bool] = False  # also where elements have transitions of their own
+    def _checked_tables(
+        self, transitions: Any, batch_shape: torch.Size, steps: int, s: int
+    ) -> Potentials:
+        """The potentials of steps; sets `stationary`."""
+        arguments.refuse_non_tensors(transitions=transitions)
+        self.stationary = self._always_stationary or transitions.ndim == 2
+        return {"transitions": self._table("transitions", transitions, batch_shape, steps, (s, s))}
+
+    def _table(
+        self, name: str, given: Tensor, batch_shape: torch.Size, steps: int, own: tuple[int, int]
+    ) -> Tensor:
+        """A potential of steps, checked: as given if stationary, else with a block for each."""
+        several = [*batch_shape, *([] if self._always_stationary else [steps]), *own]
+        wanted = several if self._always_stationary or not self.stationary else [*own]
+        good = given.shape[-2:] == own and arguments.broadcasts(given.shape, wanted)
+        shapes = f"must be {list(own)} or {several} for these emissions"
+        expect(good, name, shapes, list(given.shape))
+        # One block may be given for all positions of an element.
+        return given if self.stationary else given.expand(*given.shape[:-3], steps, *own)
 
     def _refuse_bad_values(self, names: Iterable[str]) -> None:
         """Raise if one of these potentials has NaN or +inf outside the padding.
@@ -122,7 +141,7 @@ class LinearChain(LabelSequence):
         real = self._real[..., None]
         used = {"emissions": real}
         if not self.stationary:
-            used["transitions"] = real[..., 1:, :, None]
+            used |= dict.fromkeys(self._tables, real[..., 1:, :, None])
         for name in names:
             arguments.refuse_bad_values(name, self.potentials[name], used.get(name))
 
@@ -141,13 +160,32 @@ class LinearChain(LabelSequence):
 
     @property
     def _part_shapes(self) -> dict[str, torch.Size]:
-        n, s = self.potentials["emissions"].shape[-2:]
-        pairs = (s, s) if self.stationary else (max(n - 1, 0), s, s)
-        shapes = {"emissions": (n, s), "transitions": pairs, "start": (s,), "end": (s,)}
+        _, n, s = self.size
+        shapes = {"emissions": (n, s), "start": (s,), "end": (s,)}
+        for name in self._tables:
+            own = self.potentials[name].shape[-2:]
+            shapes[name] = own if self.stationary else (max(n - 1, 0), *own)
         return {name: torch.Size(shapes[name]) for name in self.potentials}
 
     def _flat(self, potentials: Potentials) -> tuple[Tensor, Tensor, Tensor]:
         """Emissions [b n s] with start and end in them, transitions [bt nt s s], lengths [b]."""
+        b, n, s = self.size
+        transitions = self._flat_table(potentials["transitions"], s, s)
+        return self._flat_nodes(potentials), transitions, _shaped(self.lengths, (b,))
+
+    def _flat_table(self, table: Tensor, rows: int, columns: int) -> Tensor:
+        """A potential of steps as [1|b 1|n-1 rows columns]."""
+        b, n, _ = self.size
+        block = (1, rows, columns) if self.stationary else (max(n - 1, 0), rows, columns)
+        own_dims = 2 if self.stationary else 3
+        shared = table.ndim == own_dims
+        if not shared:
+            whole = self.batch_shape + table.shape[-own_dims:]
+            table = table if table.shape == whole else table.expand(whole)
+        return _shaped(table, (1 if shared else b, *block))
+
+    def _flat_nodes(self, potentials: Potentials) -> Float[Tensor, "b n s"]:
+        """Emissions with start and end in them."""
         b, n, s = self.size
         emissions = potentials["emissions"]
         if "start" in potentials or "end" in potentials:
@@ -158,18 +196,7 @@ class LinearChain(LabelSequence):
                 place = places[name].clamp(min=0)[..., None, None]
                 more = potentials[name][..., None, :].where(some, 0.0)
                 emissions = emissions.scatter_add(-2, place.expand(more.shape)[..., :n, :], more)
-        transitions = potentials["transitions"]
-        block = (1, s, s) if self.stationary else (max(n - 1, 0), s, s)
-        own_dims = 2 if self.stationary else 3
-        shared = transitions.ndim == own_dims
-        if not shared:
-            whole = self.batch_shape + transitions.shape[-own_dims:]
-            transitions = transitions if transitions.shape == whole else transitions.expand(whole)
-        return (
-            _shaped(emissions, (b, n, s)),
-            _shaped(transitions, (1 if shared else b, *block)),
-            _shaped(self.lengths, (b,)),
-        )
+        return _shaped(emissions, (b, n, s))
 
     def _log_partition(self, potentials: Potentials) -> Float[Tensor, "*b"]:
         if self.tier == "reference":
@@ -193,7 +220,7 @@ class LinearChain(LabelSequence):
 
     def _score(self, event: Int[Tensor, "*e n"]) -> Float[Tensor, "*sb"]:
         labels, real = self._checked_labels(event), self._real
-        _, n, s = self.size
+        n = self.event_shape[0]
 
         def expanded(name: str) -> Tensor:
             return self.potentials[name].expand(labels.shape[:-1] + self._part_shapes[name])
@@ -201,13 +228,7 @@ class LinearChain(LabelSequence):
         nodes = expanded("emissions").gather(-1, labels[..., None])[..., 0]
         score = nodes.where(real, 0.0).sum(-1)
         if n > 1:
-            before, after = labels[..., :-1], labels[..., 1:]
-            if self.potentials["transitions"].ndim == 2:
-                pairs = self.potentials["transitions"][before, after]
-            else:
-                table, places = expanded("transitions").flatten(-2), before * s + after
-                by_step = places if self.stationary else places[..., None]
-                pairs = table.gather(-1, by_step).reshape(places.shape)
+            pairs = self._pair_scores(labels[..., :-1], labels[..., 1:])
             score = score + pairs.where(real[..., 1:], 0.0).sum(-1)
         for name, place in (("start", torch.zeros_like(self.lengths)), ("end", self.lengths - 1)):
             if name in self.potentials and n > 0:
@@ -216,11 +237,36 @@ class LinearChain(LabelSequence):
                 score = score + value.where(self.lengths > 0, 0.0)
         return score
 
+    def _pair_scores(
+        self, before: Int[Tensor, "*e m"], after: Int[Tensor, "*e m"]
+    ) -> Float[Tensor, "*e m"]:
+        """The log-weights of steps from labels to labels."""
+        table, places = self.potentials["transitions"], before * self.size[2] + after
+        if table.ndim == 2:
+            return table[before, after]
+        whole = table.expand(before.shape[:-1] + self._part_shapes["transitions"]).flatten(-2)
+        by_step = places if self.stationary else places[..., None]
+        return whole.gather(-1, by_step).reshape(places.shape)
+
     def parts(self, event: Int[Tensor, "*e n"]) -> Potentials:
         """Indicators of labels and label pairs; counts of pairs with shared transitions."""
         labels, real = self._checked_labels(event), self._real
         s, dtype = self.size[2], self.potentials["emissions"].dtype
         nodes = torch.nn.functional.one_hot(labels, s).to(dtype) * real[..., None]
+        last = torch.arange(labels.shape[-1], device=labels.device) == self.lengths[..., None] - 1
+        parts = {
+            "emissions": nodes,
+            **self._pair_parts(labels, nodes),
+            "start": nodes[..., :1, :].sum(-2),
+            "end": (nodes * last[..., None]).sum(-2),
+        }
+        return {name: parts[name] for name in self.potentials}
+
+    def _pair_parts(
+        self, labels: Int[Tensor, "*e n"], nodes: Float[Tensor, "*e n s"]
+    ) -> Potentials:
+        """The parts of steps, of labels and their indicators."""
+        s, real, dtype = self.size[2], self._real, nodes.dtype
         if self.stationary:
             # Counted, not multiplied: a product would round under autocast.
             places = labels[..., :-1] * s + labels[..., 1:]
@@ -229,14 +275,7 @@ class LinearChain(LabelSequence):
             pairs = counts.reshape(*counts.shape[:-1], s, s)
         else:
             pairs = nodes[..., :-1, :, None] * nodes[..., 1:, None, :]
-        last = torch.arange(labels.shape[-1], device=labels.device) == self.lengths[..., None] - 1
-        parts = {
-            "emissions": nodes,
-            "transitions": pairs,
-            "start": nodes[..., :1, :].sum(-2),
-            "end": (nodes * last[..., None]).sum(-2),
-        }
-        return {name: parts[name] for name in self.potentials}
+        return {"transitions": pairs}
 
     @property
     def mode(self) -> Int[Tensor, "*b n"]:
@@ -301,10 +340,14 @@ class LinearChain(LabelSequence):
         """
         self._checked_flat()
         expanded = self._expanded()
-        b, n, s = self.size
+        b = self.size[0]
         shapes = {name: (b, *self._part_shapes[name]) for name in expanded}
-        items = BlockLabels(shapes | {"alpha": (b, n, s), "goal": (b,)})
+        items = BlockLabels(shapes | self._chart_shapes() | {"goal": (b,)})
         return chart_forest(expanded, items, self._edges(items), batched=bool(self.batch_shape))
+
+    def _chart_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the trellis' items."""
+        return {"alpha": self.size}
 
     def _edges(self, items: BlockLabels) -> list[Group]:
         """alpha(element, position, label): the labels up to a position, ending with this one."""

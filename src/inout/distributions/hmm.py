@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -13,6 +13,7 @@ from inout._core.checks import expect
 from inout._core.errors import ArgumentError
 from inout.distributions import arguments
 from inout.distributions.chain import LinearChain
+from inout.distributions.factors import TransitionFactors
 from inout.kernels.recomputing import Memory
 
 
@@ -31,7 +32,8 @@ class HMM(StationaryChain):
     element has its own: [*b s], [*b s s], [*b s v], or sizes 1 for batch dimensions that share.
     `log_partition` is the log-likelihood of each sequence, and its gradients in the three are the
     expected counts that EM needs. As a `LinearChain` its potentials are `start`, `transitions` and
-    the `emissions` of what was observed. O(b n s²) time.
+    the `emissions` of what was observed. O(b n s²) time, or O(b n s r) with `TransitionFactors` as
+    `transition`, see `FactoredHMM`.
 
     >>> import torch
     >>> stay, switch = torch.tensor([0.9, 0.1]).log()
@@ -54,7 +56,7 @@ class HMM(StationaryChain):
     def __init__(
         self,
         initial: Float[Tensor, "*#b s"],
-        transition: Float[Tensor, "*#b s s"],
+        transition: Float[Tensor, "*#b s s"] | TransitionFactors,
         emission: Float[Tensor, "*#b s v"],
         observations: Int[Tensor, "*b n"],
         lengths: arguments.Lengths | None = None,
@@ -62,9 +64,7 @@ class HMM(StationaryChain):
         tier: str | None = None,
         memory: Memory = None,
     ) -> None:
-        arguments.refuse_non_tensors(
-            initial=initial, transition=transition, emission=emission, observations=observations
-        )
+        arguments.refuse_non_tensors(initial=initial, emission=emission, observations=observations)
         if observations.ndim < 1 or not arguments.is_integer(observations):
             raise ArgumentError(
                 "observations",
@@ -78,9 +78,8 @@ class HMM(StationaryChain):
         s, v = emission.shape[-2:]
         _expect_table("emission", emission, batch_shape, (s, v))
         _expect_table("initial", initial, batch_shape, (s,))
-        _expect_table("transition", transition, batch_shape, (s, s))
+        self._check_transition(transition, batch_shape, s)
         arguments.refuse_bad_values("initial", initial)
-        arguments.refuse_bad_values("transition", transition)
         arguments.refuse_bad_values("emission", emission)
         lengths = arguments.checked_lengths(lengths, batch_shape, n, observations.device)
         inside = torch.arange(n, device=lengths.device) < lengths[..., None]
@@ -91,6 +90,11 @@ class HMM(StationaryChain):
         self.observations = observations
         emissions = _observed(emission, symbols)
         super().__init__(emissions, transition, initial, None, lengths, tier=tier, memory=memory)
+
+    def _check_transition(self, transition: Any, batch_shape: torch.Size, s: int) -> None:
+        arguments.refuse_non_tensors(transition=transition)
+        _expect_table("transition", transition, batch_shape, (s, s))
+        arguments.refuse_bad_values("transition", transition)
 
 
 def _expect_table(name: str, table: Tensor, batch: torch.Size, own: Sequence[int]) -> None:

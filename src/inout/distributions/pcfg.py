@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Inexact, Int
@@ -15,6 +18,7 @@ from inout.distributions import arguments
 from inout.distributions.base import Potentials
 from inout.distributions.charts import Group, chart_forest
 from inout.distributions.distinct import Used
+from inout.distributions.factors import RuleFactors, with_factors
 from inout.distributions.trees import BinaryTreeDistribution, split_places, unrelated_zero
 from inout.forest import Forest
 from inout.forest.labels import BlockLabels
@@ -23,6 +27,17 @@ from inout.kernels.pcfg.generating import generating_function
 from inout.kernels.pcfg.reference import reference_grammar_log_partition
 from inout.kernels.recomputing import Memory
 from inout.series.lanes import Lanes
+
+
+class SymbolsUsed(NamedTuple):
+    """Symbols that trees use, -1 where there is none."""
+
+    event: Int[Tensor, "*e n n"]
+    top: Int[Tensor, "*e 1"]
+    head: Int[Tensor, "*e spans"]  # of the rule over each span, all n*n of them
+    left: Int[Tensor, "*e spans"]  # its children, if there is a rule
+    right: Int[Tensor, "*e spans"]
+    words: Int[Tensor, "*e n"]  # preterminals, counted from 0; below 0 where there is none
 
 
 class PCFG(BinaryTreeDistribution):
@@ -43,6 +58,8 @@ class PCFG(BinaryTreeDistribution):
     bytes, or "sqrt". Charts are then made for as many elements as fit, or √b of them, discarded,
     and made again in the backward pass. A single chart cannot be kept in part.
 
+    Rules may be given as `RuleFactors`, of which the table is never made: see `FactoredPCFG`.
+
     >>> import torch
     >>> grammar = PCFG(torch.zeros(1), torch.zeros(1, 2, 2), torch.zeros(4, 1))
     >>> grammar.log_partition().exp()  # ways to bracket four words
@@ -56,18 +73,23 @@ class PCFG(BinaryTreeDistribution):
 
     family = "PCFG"
     options = ("memory",)
+    _factored: ClassVar[type[PCFG]]  # with rules as factors
+    _shareable = frozenset({"root", "rules"})
+
+    def __new__(cls, *given: Any, **named: Any) -> PCFG:
+        return super().__new__(with_factors(cls, RuleFactors, *given, *named.values()))
 
     def __init__(
         self,
         root: Float[Tensor, "*#b nt"],
-        rules: Float[Tensor, "*#b nt s s"],
+        rules: Float[Tensor, "*#b nt s s"] | RuleFactors,
         preterminals: Float[Tensor, "*b n pt"],
         lengths: arguments.Lengths | None = None,
         *,
         tier: str | None = None,
         memory: Memory = None,
     ) -> None:
-        arguments.refuse_non_tensors(root=root, rules=rules, preterminals=preterminals)
+        arguments.refuse_non_tensors(root=root, preterminals=preterminals)
         if root.ndim < 1 or preterminals.ndim < 2:
             raise ArgumentError(
                 None,
@@ -80,21 +102,24 @@ class PCFG(BinaryTreeDistribution):
             raise ArgumentError(
                 None, f"there must be nonterminals and preterminals. Got nt = {nt}, pt = {pt}"
             )
-        for name, given, own in (("root", root, (nt,)), ("rules", rules, (nt, nt + pt, nt + pt))):
+        tables = {"root": (root, (nt,))} | self._tables(rules, nt, pt)
+        for name, (given, own) in tables.items():
             wanted = (*batch_shape, *own)
             good = given.shape[-len(own) :] == own and arguments.broadcasts(given.shape, wanted)
             kinds = f"for {nt} nonterminals and {pt} preterminals"
             expect(good, name, f"must be {list(own)} or {list(wanted)} {kinds}", list(given.shape))
         self._set_shape(batch_shape, (n, n), lengths, tier, preterminals.device)
         self.memory = checked_memory(memory)
-        arguments.refuse_bad_values("root", root)
-        arguments.refuse_bad_values("rules", rules)
+        potentials = {name: given for name, (given, _) in tables.items()}
+        for name, given in potentials.items():
+            arguments.refuse_bad_values(name, given)
         arguments.refuse_bad_values("preterminals", preterminals, self._real[..., None])
-        self.potentials = arguments.of_one_dtype(
-            {"root": root, "rules": rules, "preterminals": preterminals}
-        )
+        self.potentials = arguments.of_one_dtype(potentials | {"preterminals": preterminals})
 
-    _shareable = frozenset({"root", "rules"})
+    def _tables(self, rules: Any, nt: int, pt: int) -> dict[str, tuple[Tensor, tuple[int, ...]]]:
+        """The potentials of rules, and the shape of each for one element."""
+        arguments.refuse_non_tensors(rules=rules)
+        return {"rules": (rules, (nt, nt + pt, nt + pt))}
 
     @property
     def size(self) -> tuple[int, int, int, int]:
@@ -142,8 +167,13 @@ class PCFG(BinaryTreeDistribution):
         if self._empty or self.event_shape[0] < 2:
             nothing = potentials["preterminals"].new_full(self.batch_shape, -torch.inf)
             return nothing + unrelated_zero(potentials)
-        log_z = reference_grammar_log_partition if self.tier == "reference" else op.log_partition
-        return log_z(*self._flat(potentials)).reshape(self.batch_shape)
+        log_z: Tensor = self._kernel(*self._flat(potentials))
+        return log_z.reshape(self.batch_shape)
+
+    @property
+    def _kernel(self) -> Callable[..., Tensor]:
+        """log Z as a function of flat potentials."""
+        return reference_grammar_log_partition if self.tier == "reference" else op.log_partition
 
     def _generating(
         self, lanes: Lanes, values: Potentials, shift: float
@@ -172,37 +202,43 @@ class PCFG(BinaryTreeDistribution):
         tree = self._is_tree(event, labels=nt + pt)
         return tree & self._right_kinds(event) & (self.lengths > 1)
 
-    def _used(self, event: Tensor) -> tuple[Tensor, dict[str, tuple[Tensor, Tensor]]]:
-        """The event, expanded; for each potential the rows it uses, as (index, mask).
-
-        Root: [*s *b 1]; rules: [*s *b n*n], one for each span; preterminals: [*s *b n].
-        """
-        b, n, nt, pt = self.size
-        s = nt + pt
-        event, splits = self._checked_tree(event, labels=s)
+    def _decomposed(self, event: Tensor) -> SymbolsUsed:
+        """The event, expanded and checked, and the symbols of its root, rules and words."""
+        _, n, nt, pt = self.size
+        event, splits = self._checked_tree(event, labels=nt + pt)
         place = torch.arange(n, device=event.device)
         words = event.diagonal(0, -2, -1)
         inner = event.where(place[:, None] != place, -1)
         if any_seen(~self._right_kinds(event)):
             raise ArgumentError(
                 "event",
-                f": spans of one word must have preterminals {nt}..{s - 1}, longer ones "
+                f": spans of one word must have preterminals {nt}..{nt + pt - 1}, longer ones "
                 f"nonterminals 0..{nt - 1}",
             )
         flat = event.flatten(-2)
         whole = (self.lengths - 1).clamp(min=0).expand(event.shape[:-2])[..., None]
         top = flat.gather(-1, whole) if n else torch.full_like(whole, -1)
-        branching = (inner >= 0).flatten(-2)
         splits = splits.clamp(min=0)
         left = flat.gather(-1, (place[:, None] * n + splits).flatten(-2))
         right_places = ((splits + 1).clamp(max=n - 1) * n + place).flatten(-2)
         right = flat.gather(-1, right_places)
-        rule = (flat * s + left) * s + right
-        word = place * pt + words - nt
-        return event, {
-            "root": (top.where((top >= 0) & (top < nt), 0), (top >= 0) & (top < nt)),
+        top = top.where(top < nt, -1)
+        return SymbolsUsed(event, top, inner.flatten(-2), left, right, words - nt)
+
+    def _used(self, event: Tensor) -> tuple[Tensor, dict[str, tuple[Tensor, Tensor]]]:
+        """The event, expanded; for each potential the rows it uses, as (index, mask).
+
+        Root: [*s *b 1]; rules: [*s *b n*n], one for each span; preterminals: [*s *b n].
+        """
+        _, n, nt, pt = self.size
+        s, used = nt + pt, self._decomposed(event)
+        rule = (used.head * s + used.left) * s + used.right
+        branching = used.head >= 0
+        word = torch.arange(n, device=rule.device) * pt + used.words
+        return used.event, {
+            "root": (used.top.clamp(min=0), used.top >= 0),
             "rules": (rule.where(branching, 0), branching),
-            "preterminals": (word.where(words >= 0, 0), words >= 0),
+            "preterminals": (word.where(used.words >= 0, 0), used.words >= 0),
         }
 
     def _score(self, event: Int[Tensor, "*e n n"]) -> Float[Tensor, "*sb"]:
@@ -252,6 +288,9 @@ class PCFG(BinaryTreeDistribution):
         rank, element, word, symbol = used["preterminals"]
         events[rank, element, word, word] = self.size[2] + symbol
 
+    def _span_marginals(self) -> Float[Tensor, "b n n nt"]:
+        return op.span_marginals(*self._flat(self.potentials))
+
     def min_risk(self) -> Int[Tensor, "*b n n"]:
         """The tree with the most expected correct labelled spans (Goodman 1996, section 3).
 
@@ -262,7 +301,7 @@ class PCFG(BinaryTreeDistribution):
             return self._nothing()
         b, n, nt, _ = self.size
         with torch.no_grad():
-            gains, labels = op.span_marginals(*self._flat(self.potentials)).max(-1)
+            gains, labels = self._span_marginals().max(-1)
             words = self.marginals()["preterminals"].reshape(b, n, -1).max(-1)
             gains.diagonal(0, 1, 2).copy_(words.values)
             labels.diagonal(0, 1, 2).copy_(words.indices + nt)

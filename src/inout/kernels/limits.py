@@ -62,6 +62,12 @@ GRAMMAR_SLACK = ByDtype(1e-2, 1e-6)
 # In log space, a head this near to its best rule and its span's best pair may be computed from
 # products of weights: what underflows in them is then below a 1e-40th of the head's value.
 GRAMMAR_REACH = 600.0
+# Factored chains and grammars use the limits of grammars on the CPU. In their torch code a product
+# below TINY, of numbers up to 1 in float64, is computed again from logarithms: its reciprocal to
+# the fifth is still in range, as fourth derivatives of its logarithm need.
+LOWRANK_TINY = 1e-60
+# Entries of their tables that are made at a time, where a query needs them (32 MiB).
+LOWRANK_BLOCK = 2**22
 # Charts recorded for a GPU that are kept, and lent, at a time: each may take hundreds of megabytes.
 GRAMMAR_RECORDINGS = 4
 

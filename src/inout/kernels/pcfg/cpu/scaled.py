@@ -179,12 +179,13 @@ def gather(element, i, j, factors, total, pairs):
 def settle(total, scale, tiny, beta):
     """Writes beta [nt], the largest below 1: (its exponent, whether some are too small).
 
+    Of complex numbers the real parts say how large they are.
     Totals below tiny are set to 0: that is right if the symbol is impossible; otherwise the
     element may have to be recomputed. tiny = 0 computes only possibility: 1 or 0, all scales 1.
     """
-    top, low = total[0], False
+    top, low = total[0].real, False
     for a in range(total.shape[0]):
-        top = max(top, total[a])
+        top = max(top, total[a].real)
     for a in range(total.shape[0]):
         beta[a] = 0
     # Not `top < tiny`: NaN, too, must send the element to log space.
@@ -194,8 +195,8 @@ def settle(total, scale, tiny, beta):
     factor = math.ldexp(1.0, -exponent)
     for a in range(total.shape[0]):
         if tiny == 0:
-            beta[a] = 1 if total[a] > 0 else 0
-        elif total[a] >= tiny:
+            beta[a] = 1 if total[a].real > 0 else 0
+        elif total[a].real >= tiny:
             beta[a] = total[a] * factor
         else:
             low = True

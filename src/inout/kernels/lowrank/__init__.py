@@ -1,0 +1,1 @@
+"""Chains and grammars whose table of transitions or rules is a product of factors."""

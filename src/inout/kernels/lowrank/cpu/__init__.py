@@ -1,0 +1,1 @@
+"""The compiled passes of chains and grammars given by factors."""
