@@ -18,6 +18,8 @@ _CTC = "tests/contract/test_ctc.py"
 _ALIGNMENT = "tests/contract/test_alignment.py"
 _TRANSDUCER = "tests/contract/test_transducer.py"
 _PCFG = "tests/contract/test_pcfg.py"
+_FACTORED_PCFG = "tests/contract/test_factored_pcfg.py"
+_FACTORED_CHAIN = "tests/contract/test_factored_chain.py"
 _FOREST = "tests/oracle/test_forest.py"
 _LAYERS = "tests/oracle/test_layers.py"
 _GRAPHS = "tests/contract/test_graphs.py"
@@ -63,6 +65,38 @@ KERNELS = (
         text="+= betas[which[goes_on]]",
         instead="+= 0",
         tests=("tests/agreement/test_chain_recomputing.py", "-k", "passes"),
+    ),
+    Fault(
+        "lowrank-right-child-one-word-too-far",
+        file="kernels/lowrank/cpu/grammar.py",
+        function="gather",
+        text="rights[k + 1, j]",
+        instead="rights[k, j]",
+        tests=(_FACTORED_PCFG, "-k", "of_the_table"),
+    ),
+    Fault(
+        "lowrank-direction-not-centred-in-latent-sums",
+        file="kernels/lowrank/cpu/chain_chart.py",
+        function="ChainChart.shift",
+        text="change * place[:, None]",
+        instead="change * (place + 1)[:, None]",
+        tests=(_FACTORED_CHAIN, "-k", "of_the_table"),
+    ),
+    Fault(
+        "lowrank-sampled-children-without-their-factors",
+        file="kernels/lowrank/cpu/grammar_passes.py",
+        function="CpuFactoredGrammarPasses.log_chart",
+        text="(scales + top)[..., None]",
+        instead="scales[..., None]",
+        tests=(_FACTORED_PCFG, "-k", "other_kinds"),
+    ),
+    Fault(
+        "lowrank-latent-value-not-summed-out",
+        file="kernels/lowrank/tables.py",
+        function="transitions",
+        text="log_product(*_broadcast(source, target))",
+        instead="(source[..., None] + target[..., None, :, :]).amax(-2)",
+        tests=(_FACTORED_CHAIN, "-k", "of_the_table"),
     ),
     Fault(
         "segments-widest-forgotten",

@@ -11,9 +11,9 @@ EXAMPLES = """[bold]Examples[/bold]
 """
 # As in `inout.cli.warmup.problems`, which is imported later.
 FAMILIES = (
-    "sparse", "pcfg", "chain", "lattice", "latent", "alignment", "segments", "forest", "spans",
-    "dependencies", "arborescences",
-)  # fmt: skip
+    *("sparse", "pcfg", "chain", "lattice", "latent", "lowrank", "alignment", "segments", "forest"),
+    *("spans", "dependencies", "arborescences"),
+)
 _LISTED = ", ".join(FAMILIES)
 
 

@@ -158,6 +158,12 @@ def _distribution(family: str, dtype: torch.dtype) -> StructuredDistribution:
         return distributions.SemiMarkov(zeros(2, 4, 2, 3, 3))
     if family == "spans":
         return distributions.SpanTree(zeros(2, 4, 4, 2))
+    if family == "factored chain":
+        transitions = distributions.TransitionFactors(zeros(3, 2), zeros(2, 3))
+        return distributions.LinearChain(zeros(2, 4, 3), transitions)
+    if family == "factored pcfg":
+        rules = distributions.RuleFactors(zeros(2, 3), zeros(3, 5), zeros(3, 5))
+        return distributions.PCFG(zeros(2, 2), rules, zeros(2, 4, 3))
     if family in ("dependencies", "arborescences"):
         projective = family == "dependencies"
         return distributions.DependencyTree(zeros(2, 4, 4), zeros(2, 4), projective=projective)
@@ -238,6 +244,7 @@ FAMILIES: dict[str, tuple[Problem, ...]] = {
     "chain": _dense("chain"),
     "lattice": (_tagging, _alignment),
     "latent": (partial(_latent, "spectral"), partial(_latent, "em")),
+    "lowrank": (*_dense("factored pcfg"), *_dense("factored chain")),
     "alignment": _dense("alignment"),
     "segments": _dense("segments"),
     "forest": (_solve, _derivations, _forest_samples, _forest_moments),
