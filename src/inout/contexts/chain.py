@@ -18,7 +18,8 @@ from inout._core.tracing import any_seen
 from inout.contexts.chain_lattice import ChainEdges, ChainLattice
 from inout.contexts.context_set import Context, ContextSet
 from inout.distributions import arguments
-from inout.distributions.base import Potentials, StructuredDistribution
+from inout.distributions.base import StructuredDistribution
+from inout.distributions.derivatives import Potentials
 from inout.distributions.distinct import Used
 from inout.distributions.labels import LabelSequence
 from inout.forest import Forest

@@ -14,8 +14,8 @@ from inout._core.checks import checked_memory, expect
 from inout._core.errors import ArgumentError
 from inout._core.tracing import any_seen
 from inout.distributions import arguments
-from inout.distributions.base import Potentials
 from inout.distributions.charts import Group, chart_forest
+from inout.distributions.derivatives import Potentials
 from inout.distributions.factors import TransitionFactors, with_factors
 from inout.distributions.labels import LabelSequence
 from inout.forest import Forest

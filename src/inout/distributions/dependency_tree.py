@@ -12,9 +12,9 @@ from inout._core.checks import expect, expect_shape
 from inout._core.errors import ArgumentError, ForestError
 from inout._core.tracing import is_readable
 from inout.distributions import arguments
-from inout.distributions.base import Potentials
 from inout.distributions.charts import chart_forest
 from inout.distributions.dependency_forest import all_heads, count_of, edges, used_heads
+from inout.distributions.derivatives import Potentials
 from inout.distributions.distinct import Used
 from inout.distributions.trees import TreeDistribution, summed_labels, unrelated_zero
 from inout.forest import Forest

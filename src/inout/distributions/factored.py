@@ -11,7 +11,8 @@ from jaxtyping import Float, Inexact
 from torch import Tensor
 
 from inout._core.errors import InoutError
-from inout.distributions.base import Potentials, StructuredDistribution
+from inout.distributions.base import StructuredDistribution
+from inout.distributions.derivatives import Potentials
 from inout.distributions.trees import used_rows
 from inout.forest.generating import generating_function
 from inout.kernels.math.reweighting import shares

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from inout._core.errors import ArgumentError
 from inout.distributions import arguments
-from inout.distributions.base import Potentials
 from inout.distributions.chain import LinearChain
 from inout.distributions.charts import Group
+from inout.distributions.derivatives import Potentials
 from inout.distributions.factored import FactoredDistribution, latent_shares
 from inout.distributions.factors import TransitionFactors
 from inout.distributions.hmm import HMM, StationaryChain

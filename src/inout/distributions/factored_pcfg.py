@@ -12,8 +12,8 @@ from torch import Tensor
 
 from inout._core.errors import ArgumentError
 from inout.distributions import arguments
-from inout.distributions.base import Potentials
 from inout.distributions.charts import Group, chart_forest
+from inout.distributions.derivatives import Potentials
 from inout.distributions.factored import FactoredDistribution, latent_shares
 from inout.distributions.pcfg import PCFG, SymbolsUsed
 from inout.distributions.trees import split_places

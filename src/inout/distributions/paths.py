@@ -15,8 +15,9 @@ from torch import Tensor
 from inout._core.errors import ArgumentError
 from inout._core.tracing import any_seen
 from inout.distributions import arguments
-from inout.distributions.base import Potentials, StructuredDistribution
+from inout.distributions.base import StructuredDistribution
 from inout.distributions.charts import Group, chart_forest
+from inout.distributions.derivatives import Potentials
 from inout.distributions.distinct import Used
 from inout.forest import Forest
 from inout.forest.labels import BlockLabels

@@ -15,8 +15,8 @@ from inout._core.checks import checked_memory, expect
 from inout._core.errors import ArgumentError
 from inout._core.tracing import any_seen
 from inout.distributions import arguments
-from inout.distributions.base import Potentials
 from inout.distributions.charts import Group, chart_forest
+from inout.distributions.derivatives import Potentials
 from inout.distributions.distinct import Used
 from inout.distributions.factors import RuleFactors, with_factors
 from inout.distributions.trees import BinaryTreeDistribution, split_places, unrelated_zero

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from inout._core.checks import checked_memory, expect
 from inout.distributions import arguments
-from inout.distributions.base import Potentials
 from inout.distributions.charts import Group, chart_forest
+from inout.distributions.derivatives import Potentials
 from inout.distributions.distinct import Used
 from inout.distributions.trees import (
     BinaryTreeDistribution,

@@ -13,7 +13,8 @@ from inout._core.checks import expect
 from inout._core.errors import ArgumentError, ForestError
 from inout._core.tracing import any_seen
 from inout.distributions import arguments
-from inout.distributions.base import Potentials, StructuredDistribution
+from inout.distributions.base import StructuredDistribution
+from inout.distributions.derivatives import Potentials
 from inout.forest import Forest
 from inout.kernels.arborescences import op
 from inout.kernels.arborescences.generating import generating_function

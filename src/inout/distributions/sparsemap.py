@@ -16,7 +16,8 @@ from inout._core.errors import ArgumentError, PrecisionError
 from inout.distributions.active_set import ActiveSet, Column
 
 if TYPE_CHECKING:
-    from inout.distributions.base import Potentials, StructuredDistribution
+    from inout.distributions.base import StructuredDistribution
+    from inout.distributions.derivatives import Potentials
 
 
 class SparseMAP(NamedTuple):

@@ -17,7 +17,8 @@ from torch import Tensor
 from inout._core.errors import ArgumentError
 from inout._core.tracing import any_seen
 from inout.distributions.arguments import Lengths, checked_lengths, checked_range, refuse_misfits
-from inout.distributions.base import Potentials, StructuredDistribution
+from inout.distributions.base import StructuredDistribution
+from inout.distributions.derivatives import Potentials
 from inout.forest import Forest
 from inout.kernels.recomputing import Memory, group_size, log_partition_by_groups
 from inout.kernels.spans import op as spans

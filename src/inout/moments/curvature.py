@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from inout.distributions.base import Potentials, StructuredDistribution
+from inout.distributions.base import StructuredDistribution
+from inout.distributions.derivatives import Potentials
 from inout.moments.tilting import differentiable, starts, tilted
 
 

@@ -13,8 +13,9 @@ from torch import Tensor
 from inout._core.checks import at_least, expect, expect_one_of
 from inout._core.errors import ArgumentError
 from inout.distributions.arguments import broadcasts
-from inout.distributions.base import Potentials, StructuredDistribution
+from inout.distributions.base import StructuredDistribution
 from inout.distributions.chain import LinearChain
+from inout.distributions.derivatives import Potentials
 from inout.distributions.generating import generating_function
 from inout.distributions.semi_markov import SemiMarkov
 from inout.distributions.span_tree import SpanTree

@@ -8,7 +8,8 @@ from copy import copy
 import torch
 from torch import Tensor
 
-from inout.distributions.base import Potentials, StructuredDistribution
+from inout.distributions.base import StructuredDistribution
+from inout.distributions.derivatives import Potentials
 
 
 def tilted(d: StructuredDistribution, potentials: Mapping[str, Tensor]) -> StructuredDistribution:
