@@ -427,3 +427,11 @@ def test_arguments_that_make_no_sense_are_refused():
     assert d.log_prob(torch.tensor([0, 0, 0, 2, 7, 7, 7])) == d.log_prob(
         torch.tensor([0, 0, 0, 2, -1, -1, -1])
     )
+
+
+def test_scores_that_a_batch_shares_stay_shared():
+    d = Alignment(torch.zeros(4, 3, 2), torch.tensor(-1.0), torch.zeros(2))
+    for other in (d[1:3], d[2], d.expand((5, 4))):
+        for name in ("delete", "insert"):
+            assert other.potentials[name] is d.potentials[name]
+        assert_close(other.log_partition(), d.log_partition()[0].expand(other.batch_shape))
