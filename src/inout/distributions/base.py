@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import partial
+from inspect import Signature, signature
 from typing import Any, ClassVar
 
 import numpy as np
@@ -56,8 +57,12 @@ class StructuredDistribution(Derivatives):
     family: ClassVar[str]
     options: ClassVar[tuple[str, ...]] = ()
     in_graphs: ClassVar[bool] = False
+    __signature__: ClassVar[Signature]
 
     def __init_subclass__(cls) -> None:
+        # Help shows what `__init__` takes, also where `__new__` chooses among classes.
+        own = signature(cls.__init__)
+        cls.__signature__ = own.replace(parameters=list(own.parameters.values())[1:])
         cls.in_graphs = "family" in vars(cls)  # what inherits it may differ
         if not cls.in_graphs:
             untraced(cls)
