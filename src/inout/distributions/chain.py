@@ -160,7 +160,7 @@ class LinearChain(LabelSequence):
 
     @property
     def _part_shapes(self) -> dict[str, torch.Size]:
-        _, n, s = self.size
+        n, s = self.potentials["emissions"].shape[-2:]  # graphs know no number of elements
         shapes = {"emissions": (n, s), "start": (s,), "end": (s,)}
         for name in self._tables:
             own = self.potentials[name].shape[-2:]

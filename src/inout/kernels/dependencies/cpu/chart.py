@@ -146,6 +146,12 @@ def joined(a, b, count, kind):
     return top + math.log(total)
 
 
+@inner
+def term(x, y, total):
+    """exp(x + y - total). Not `FAST`, so that it is rounded alike wherever it is inlined."""
+    return exp_below(x + y - total)
+
+
 @inner(fastmath=FAST)
 def scale_of(a, b, total, count, kind):
     """What the terms of a sum of products are multiplied with to be shares; 0 if nothing counts.
@@ -159,7 +165,7 @@ def scale_of(a, b, total, count, kind):
         return 0.0
     whole = 0.0
     for k in range(count):
-        whole += exp_below(a[k] + b[k] - total)
+        whole += term(a[k], b[k], total)
     return 1.0 / whole
 
 

@@ -19,6 +19,7 @@ from inout.kernels.dependencies.cpu.chart import (
     new_chart,
     scale_of,
     scores_of,
+    term,
     weigh_siblings,
 )
 from inout.kernels.math.cpu.exponential import FAST, exp_below
@@ -72,7 +73,7 @@ def divide(a, b, total, count, kind, chance, of_a, of_b):
     if scale == 0:
         return
     for k in range(count):
-        share = scale * a[k] * b[k] if kind == REAL else scale * exp_below(a[k] + b[k] - total)
+        share = scale * a[k] * b[k] if kind == REAL else scale * term(a[k], b[k], total)
         of_a[k] += share
         of_b[k] += share
 

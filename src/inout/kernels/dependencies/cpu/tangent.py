@@ -12,7 +12,15 @@ from typing import NamedTuple
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
-from inout.kernels.dependencies.cpu.chart import REAL, Array, inside, new_chart, scale_of, scores_of
+from inout.kernels.dependencies.cpu.chart import (
+    REAL,
+    Array,
+    inside,
+    new_chart,
+    scale_of,
+    scores_of,
+    term,
+)
 from inout.kernels.dependencies.cpu.marginals import (
     Numbers,
     chain_shares,
@@ -20,7 +28,7 @@ from inout.kernels.dependencies.cpu.marginals import (
     new_numbers,
     write,
 )
-from inout.kernels.math.cpu.exponential import FAST, exp_below
+from inout.kernels.math.cpu.exponential import FAST
 
 
 class State(NamedTuple):
@@ -52,7 +60,7 @@ def mean_of(a, b, total, count, kind):
             mean += a.values[k] * b.values[k] * (a.means[k] + b.means[k])
     else:
         for k in range(count):
-            mean += exp_below(a.values[k] + b.values[k] - total) * (a.means[k] + b.means[k])
+            mean += term(a.values[k], b.values[k], total) * (a.means[k] + b.means[k])
     return mean * scale
 
 
@@ -80,7 +88,7 @@ def divide(a, b, total, count, kind, mean, chance, change):
             add(a, b, k, a.values[k] * b.values[k] * scale, mean, chance, change)
     else:
         for k in range(count):
-            share = exp_below(a.values[k] + b.values[k] - total) * scale
+            share = term(a.values[k], b.values[k], total) * scale
             add(a, b, k, share, mean, chance, change)
 
 
