@@ -93,7 +93,7 @@ def prepare(quick: bool, seed: int = 0, resume: bool = False) -> State:
         many: dict[str, Any] = {"every": 10_000, "least": 1e-2, "train": 10_000, "test": 2_000}
         experiments += [
             Experiment("10,000 words", PAPERS, replace(papers, **many), seeds[:3]),
-            Experiment("10,000 words", TUNED, replace(base, epochs=3, **many), seeds),
+            Experiment("10,000 words", TUNED, replace(base, epochs=3, **many), seeds[:3]),
         ]
     deltas = DELTAS[::3] if quick else DELTAS
     return State(quick, seed, experiments, deltas, trainings)
@@ -201,7 +201,7 @@ def _cells(experiment: Experiment, found: Found) -> Iterator[Figure]:
             "context length, edges": median(done.lengths[-1] for done in runs),
             "weights, million": median(done.weights for done in runs) / 1e6,
             "memory, GiB": max(done.bytes for done in runs) / 2**30,
-            "training, s": median(done.seconds for done in runs),
+            "training, processor s": median(done.seconds for done in runs),
         }.items():
             cell = (name, column)
             yield Figure(f"{name}: {column}", value, "", repeats=len(runs), cell=cell)

@@ -159,7 +159,7 @@ def _cells(name: str, curves: Sequence[Curve]) -> Iterator[Figure]:
     cells["by p(word given symbol), %"] = median(c.posterior_accuracies[-1] for c in curves)
     cells["context length"] = median(c.context_lengths[-1] for c in curves)
     cells["log-likelihood"] = median(c.log_likelihoods[-1] for c in curves)
-    cells["s a pass"] = float(np.median([curve.seconds for curve in curves]))
+    cells["processor s a pass"] = float(np.median([curve.seconds for curve in curves]))
     for column, value in cells.items():
         yield Figure(f"{name}: {column}", value, "", repeats=len(curves), cell=(name, column))
 

@@ -64,7 +64,7 @@ class Curve:
     posterior_accuracies: list[float] = field(default_factory=list)  # p(label | symbol)
     log_likelihoods: list[float] = field(default_factory=list)
     context_lengths: list[float] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)  # of one core
 
     def add(self, task: Task, emission: Tensor, found: ContextExpectation, seconds: float) -> None:
         """One more pass."""
@@ -100,12 +100,12 @@ def learn(plan: Plan) -> Curve:
     )
     curve = Curve()
     emission = uniform(words.labels)
-    start = time.perf_counter()
+    start = time.process_time()
 
     def note(emission: Tensor, found: ContextExpectation) -> None:
         nonlocal start
-        curve.add(task, emission, found, time.perf_counter() - start)
-        start = time.perf_counter()
+        curve.add(task, emission, found, time.process_time() - start)
+        start = time.process_time()
 
     if setting.kind == EXACT:
         expect = exact_expectation(task, words)

@@ -32,7 +32,7 @@ from inout.viz.plot import line_chart
 PAPERS_DELTA = 1e-4
 DELTAS = (1e-4, 1e-2, 0.1, 1.0)
 LOOKS = (5, 10)  # passes
-RUNS = 5  # orders of the training words
+RUNS = 3  # orders of the training words
 DEV_RUNS = 2
 CONTEXTS, BEAM, ESCAPING, WIDE = (
     "contexts, 10", "beam, 10", "beam with learned escape, 10", "beam, 200",
@@ -211,7 +211,7 @@ def _cells(row: Row) -> Iterator[Figure]:
         columns[f"{column}: lowest"], columns[f"{column}: highest"] = min(values), max(values)
     columns["recall at 98 %, %"] = row.median("recall_98")
     columns["letters right, %"] = row.median("letters")
-    columns["training, s"] = row.median("seconds")
+    columns["training, processor s"] = row.median("seconds")
     for column, value in columns.items():
         cell = (row.name, column)
         yield Figure(f"{row.name}: {column}", value, "", repeats=len(row.looks), cell=cell)

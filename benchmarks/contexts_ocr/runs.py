@@ -54,7 +54,7 @@ class Look:
     recall: float  # at 99 % precision: the largest
     first_recall: float  # the same: before precision first falls below it
     recall_98: float  # at 98 % precision: the largest
-    seconds: float  # of training so far
+    seconds: float  # of training so far, of one core
     curve: list[tuple[float, float]]  # recall and precision
 
 
@@ -85,7 +85,7 @@ def fitted(plan: Plan, words: Words, others: Words) -> tuple[ContextModel, Run]:
     """The model as well; looks at the other words are not counted as training."""
     torch.set_num_threads(1)
     run, total, looking = Run(), 0.0, 0.0
-    start = time.perf_counter()
+    start = time.process_time()
 
     def after(passed: Any, model: ContextModel) -> None:
         nonlocal total, looking
@@ -94,12 +94,12 @@ def fitted(plan: Plan, words: Words, others: Words) -> tuple[ContextModel, Run]:
         run.lengths.append((passed.examples, total / (len(run.lengths) + 1)))
         passes, rest = divmod(passed.examples, len(words))
         if not rest and passes in plan.looks:
-            now = time.perf_counter()
+            now = time.process_time()
             about = passes, now - start - looking
             for size in (plan.size, *plan.reading):
                 read = replace(model, settings=replace(model.settings, size=size))
                 run.looks.append(_look(read, others, *about))
-            looking += time.perf_counter() - now
+            looking += time.process_time() - now
 
     model = fit_contexts(
         words.pictures, words.spellings, order=ORDER, step=STEP, delta=plan.delta,
