@@ -18,6 +18,12 @@ Items = NDArray[np.int64]
 Group = tuple[Items, list[Items]]  # heads, and for each tail an array of their size
 
 
+def group(heads: Items, *tails: Items) -> Group:
+    """Edges whose heads and tails are broadcast to one shape."""
+    first, *rest = (x.reshape(-1) for x in np.broadcast_arrays(heads, *tails))
+    return first, rest
+
+
 def chart_forest(
     relations: Mapping[str, Tensor], blocks: BlockLabels, groups: Sequence[Group], *, batched: bool
 ) -> Forest:

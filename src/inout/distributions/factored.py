@@ -32,12 +32,8 @@ class FactoredDistribution(StructuredDistribution):
 
     @property
     def _event_kind(self) -> Any:
-        return self.event_shape, *self._symbols
-
-    @property
-    @abstractmethod
-    def _symbols(self) -> tuple[int, ...]:
-        """How many labels or symbols there are."""
+        symbols = self.size[2:]  # type: ignore[attr-defined]
+        return self.event_shape, *symbols
 
     def entropy(self) -> Float[Tensor, "*b"]:
         """Entropy of the events, not of latent values, in nats; by `dense`, with its costs."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from inout._core.errors import ArgumentError
 from inout.distributions import arguments
 from inout.distributions.chain import LinearChain
-from inout.distributions.charts import Group
+from inout.distributions.charts import Group, group
 from inout.distributions.derivatives import Potentials
 from inout.distributions.factored import FactoredDistribution, latent_shares
 from inout.distributions.factors import TransitionFactors
@@ -70,10 +70,6 @@ class FactoredChain(FactoredDistribution, LinearChain):
     def rank(self) -> int:
         """The number of latent values."""
         return self.potentials["source"].shape[-1]
-
-    @property
-    def _symbols(self) -> tuple[int, ...]:
-        return self.size[2:]
 
     def _flat(self, potentials: Potentials) -> tuple[Tensor, ...]:  # type: ignore[override]
         """Nodes [b n s], source [1|b 1|n-1 s r], target [1|b 1|n-1 r s], lengths [b]."""
@@ -178,27 +174,23 @@ class FactoredChain(FactoredDistribution, LinearChain):
         number = {name: items.numbers(name) for name in items.shapes}
         groups: list[Group] = []
 
-        def add(heads: np.ndarray, *tails: np.ndarray) -> None:
-            flat = [x.reshape(-1) for x in np.broadcast_arrays(heads, *tails)]
-            groups.append((flat[0], flat[1:]))
-
         for k, length in enumerate(self.lengths.reshape(b).tolist()):
             alpha, nodes, goal = (number[x][k] for x in ("alpha", "emissions", "goal"))
             if length == 0:
                 groups.append((goal[None], []))
                 continue
             start = [number["start"][k]] if "start" in number else []
-            add(alpha[0], *start, nodes[0])
+            groups.append(group(alpha[0], *start, nodes[0]))
             for t in range(1, length):
                 latent = number["latent"][k, t]
                 source, target = (
                     number[name][k] if self.stationary else number[name][k, t - 1]
                     for name in self._tables
                 )
-                add(latent, alpha[t - 1][:, None], source)
-                add(alpha[t], latent[:, None], target, nodes[t])
+                groups.append(group(latent, alpha[t - 1][:, None], source))
+                groups.append(group(alpha[t], latent[:, None], target, nodes[t]))
             end = [number["end"][k]] if "end" in number else []
-            add(np.repeat(goal, s), alpha[length - 1], *end)
+            groups.append(group(np.repeat(goal, s), alpha[length - 1], *end))
         return groups
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from inout._core.errors import ArgumentError
 from inout.distributions import arguments
-from inout.distributions.charts import Group, chart_forest
+from inout.distributions.charts import Group, chart_forest, group
 from inout.distributions.derivatives import Potentials
 from inout.distributions.factored import FactoredDistribution, latent_shares
 from inout.distributions.pcfg import PCFG, SymbolsUsed
@@ -67,10 +67,6 @@ class FactoredPCFG(FactoredDistribution, PCFG):
     def rank(self) -> int:
         """The number of latent values."""
         return self.potentials["left"].shape[-2]
-
-    @property
-    def _symbols(self) -> tuple[int, ...]:
-        return self.size[2:]
 
     @property
     def _part_shapes(self) -> dict[str, torch.Size]:
@@ -235,10 +231,6 @@ class FactoredPCFG(FactoredDistribution, PCFG):
         number = {name: items.numbers(name) for name in items.shapes}
         groups: list[Group] = []
 
-        def add(heads: np.ndarray, *tails: np.ndarray) -> None:
-            flat = [x.reshape(-1) for x in np.broadcast_arrays(heads, *tails)]
-            groups.append((flat[0], flat[1:]))
-
         for e, length in enumerate(self.lengths.reshape(b).tolist()):
             if length < 2:
                 continue
@@ -246,18 +238,20 @@ class FactoredPCFG(FactoredDistribution, PCFG):
             for factor in ("left", "right"):
                 child, table = number[f"{factor}_child"][e], number[factor][e]
                 leaves = number["preterminals"][e, :length, None]
-                add(child[word, word][..., None], table[:, nt:], leaves)
-                add(child[i, j][..., None], table[:, :nt], number["beta"][e, i, j][:, None])
+                groups.append(group(child[word, word][..., None], table[:, nt:], leaves))
+                groups.append(
+                    group(child[i, j][..., None], table[:, :nt], number["beta"][e, i, j][:, None])
+                )
             x, k, z = split_places(length)
             lefts, rights = number["left_child"][e, x, k], number["right_child"][e, k + 1, z]
-            add(number["pair"][e, x, z], lefts, rights)
+            groups.append(group(number["pair"][e, x, z], lefts, rights))
             pairs, betas = number["pair"][e, i, j], number["beta"][e, i, j]
             if "head" in number:
-                add(betas[..., None], number["head"][e], pairs[:, None])
+                groups.append(group(betas[..., None], number["head"][e], pairs[:, None]))
             else:
-                add(betas, pairs)
+                groups.append(group(betas, pairs))
             top = number["beta"][e, 0, length - 1]
-            add(np.repeat(number["goal"][e], nt), number["root"][e], top)
+            groups.append(group(np.repeat(number["goal"][e], nt), number["root"][e], top))
         return groups
 
 

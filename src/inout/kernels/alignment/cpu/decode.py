@@ -9,21 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
-from inout.kernels.alignment.cpu.grid import (
-    COLUMNS,
-    FIRST,
-    ROWS,
-    SECOND,
-    SOURCE,
-    STEPS,
-    TARGET,
-    copy,
-    fill,
-    first_cell,
-    increase,
-    lanes_at,
-    read,
-)
+from inout.kernels.alignment.cpu import grid as grids
+from inout.kernels.alignment.cpu.grid import COLUMNS, FIRST, ROWS, SECOND, SOURCE, STEPS, TARGET
 from inout.kernels.math.cpu.draws import next_uniform, stream
 
 
@@ -31,7 +18,7 @@ from inout.kernels.math.cpu.draws import next_uniform, stream
 def node_of(i, j, n, m, slope):
     """The number of a node among the cells of an element."""
     s = i + slope * j
-    return first_cell(s, n, m, slope) + j - lanes_at(s, n, m, slope)[0]
+    return grids.first_cell(s, n, m, slope) + j - grids.lanes_at(s, n, m, slope)[0]
 
 
 @inner(forceinline=True)
@@ -41,19 +28,19 @@ def weigh(grid, b, s, weights, logs):
     `logs` [planes lanes] is scratch.
     """
     n, m = grid.sizes[b, 0], grid.sizes[b, 1]
-    lo, hi = lanes_at(s, n, m, grid.slope)
+    lo, hi = grids.lanes_at(s, n, m, grid.slope)
     count = hi - lo + 1
     for p in range(grid.offsets.shape[0]):
         flat, offset = grid.planes[p][b], grid.offsets[p]
-        read(flat, offset, s, n, m, grid.slope, -np.inf, logs[p, :count])
+        grids.read(flat, offset, s, n, m, grid.slope, -np.inf, logs[p, :count])
     for k in range(grid.moves.shape[0]):
         own, first, second = weights[k, :count], grid.moves[k, FIRST], grid.moves[k, SECOND]
         if first < 0:
-            fill(0.0, own)
+            grids.fill(0.0, own)
         else:
-            copy(logs[first], own)
+            grids.copy(logs[first], own)
         if second >= 0:
-            increase(logs[second], own)
+            grids.increase(logs[second], own)
 
 
 @inner
@@ -89,8 +76,8 @@ def viterbi(grid, lo, hi, cells, paths):
         best[:] = -np.inf
         best[0, 0, 1] = 0.0
         for s in range(1, steps + 1):
-            first, last = lanes_at(s, n, m, grid.slope)
-            cell = first_cell(s, n, m, grid.slope)
+            first, last = grids.lanes_at(s, n, m, grid.slope)
+            cell = grids.first_cell(s, n, m, grid.slope)
             weigh(grid, b, s, weights, logs)
             best[s % 3] = -np.inf
             lanes = last - first + 1
@@ -179,8 +166,8 @@ def kbest(grid, lo, hi, cells, paths, totals):
         counts[:] = 0
         counts[0, 0, 1], scores[0, 0, 1, 0] = 1, 0.0
         for s in range(1, steps + 1):
-            first, last = lanes_at(s, n, m, grid.slope)
-            cell = first_cell(s, n, m, grid.slope) - first - 1
+            first, last = grids.lanes_at(s, n, m, grid.slope)
+            cell = grids.first_cell(s, n, m, grid.slope) - first - 1
             weigh(grid, b, s, weights, logs)
             counts[s % 3] = 0
             begin = 0

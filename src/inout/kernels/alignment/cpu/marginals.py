@@ -13,22 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
-from inout.kernels.alignment.cpu.grid import (
-    COLUMNS,
-    FIRST,
-    SECOND,
-    SOURCE,
-    STEPS,
-    TARGET,
-    Array,
-    copy,
-    fill,
-    first_cell,
-    increase,
-    lanes_at,
-    read,
-    write,
-)
+from inout.kernels.alignment.cpu import grid as grids
+from inout.kernels.alignment.cpu.grid import COLUMNS, FIRST, SECOND, SOURCE, STEPS, TARGET, Array
 
 
 class Counts(NamedTuple):
@@ -57,7 +43,7 @@ def new_counts(grid):
 def clear(nodes):
     """Sets nodes [layers lanes] to 0."""
     for layer in range(nodes.shape[0]):
-        fill(0.0, nodes[layer])
+        grids.fill(0.0, nodes[layer])
 
 
 @inner
@@ -80,7 +66,7 @@ def write_all(tables, grid, move, b, s, n, m, values):
     for column in range(FIRST, SECOND + 1):
         p = move[column]
         if p >= 0:
-            write(values, grid.offsets[p], s, n, m, grid.slope, tables[p][b])
+            grids.write(values, grid.offsets[p], s, n, m, grid.slope, tables[p][b])
 
 
 @compiled
@@ -95,9 +81,9 @@ def backward(grid, lo, hi, weights, ends, shares, gradients):
             clear(nodes[k])
         for layer in range(grid.layers):
             nodes[steps % 3, layer, m + 1] = weights[b] * ends[b, layer]
-        cell = first_cell(steps + 1, n, m, grid.slope)
+        cell = grids.first_cell(steps + 1, n, m, grid.slope)
         for s in range(steps, 0, -1):
-            first, last = lanes_at(s, n, m, grid.slope)
+            first, last = grids.lanes_at(s, n, m, grid.slope)
             count = last - first + 1
             cell -= count
             own = counts.own[:count]
@@ -105,7 +91,7 @@ def backward(grid, lo, hi, weights, ends, shares, gradients):
                 move = grid.moves[k]
                 here = nodes[s % 3, move[TARGET], first + 1 : last + 2]
                 part(shares[b, k, cell : cell + count], here, own)
-                increase(own, sources_of(nodes, move, s, first, last))
+                grids.increase(own, sources_of(nodes, move, s, first, last))
                 write_all(gradients, grid, move, b, s, n, m, own)
             clear(nodes[s % 3])
 
@@ -113,12 +99,12 @@ def backward(grid, lo, hi, weights, ends, shares, gradients):
 @inner(forceinline=True)
 def value_of(tables, grid, move, b, s, n, m, raw, value):
     """Sets value [lanes of the step] to the sum of a move's entries in tables like the planes."""
-    fill(0.0, value)
+    grids.fill(0.0, value)
     for column in range(FIRST, SECOND + 1):
         p = move[column]
         if p >= 0:
-            read(tables[p][b], grid.offsets[p], s, n, m, grid.slope, 0.0, raw)
-            increase(raw, value)
+            grids.read(tables[p][b], grid.offsets[p], s, n, m, grid.slope, 0.0, raw)
+            grids.increase(raw, value)
 
 
 @inner
@@ -136,8 +122,8 @@ def go_forward(grid, b, shares, directions, counts, means):
     for k in range(3):
         clear(nodes[k])
     for s in range(n + grid.slope * m + 1):
-        first, last = lanes_at(s, n, m, grid.slope)
-        cell, count = first_cell(s, n, m, grid.slope), last - first + 1
+        first, last = grids.lanes_at(s, n, m, grid.slope)
+        cell, count = grids.first_cell(s, n, m, grid.slope), last - first + 1
         clear(nodes[s % 3])
         raw, value = counts.raw[:count], counts.value[:count]
         for k in range(grid.moves.shape[0] if s > 0 else 0):
@@ -147,7 +133,7 @@ def go_forward(grid, b, shares, directions, counts, means):
             own = shares[k, cell : cell + count]
             mean(own, sources_of(nodes, move, s, first, last), value, here)
         for layer in range(grid.layers):
-            copy(nodes[s % 3, layer, first + 1 : last + 2], means[layer, cell : cell + count])
+            grids.copy(nodes[s % 3, layer, first + 1 : last + 2], means[layer, cell : cell + count])
 
 
 @inner
@@ -165,11 +151,13 @@ def add_source(grid, move, s, n, m, lo, hi, means, value):
     before = s - move[STEPS]
     if before < 0:
         return
-    first, last = lanes_at(before, n, m, grid.slope)
+    first, last = grids.lanes_at(before, n, m, grid.slope)
     low, high = max(lo, first + move[COLUMNS]), min(hi, last + move[COLUMNS])
-    cell = first_cell(before, n, m, grid.slope) + low - move[COLUMNS] - first
+    cell = grids.first_cell(before, n, m, grid.slope) + low - move[COLUMNS] - first
     if high >= low:
-        increase(means[move[SOURCE], cell : cell + high - low + 1], value[low - lo : high - lo + 1])
+        grids.increase(
+            means[move[SOURCE], cell : cell + high - low + 1], value[low - lo : high - lo + 1]
+        )
 
 
 @compiled
@@ -185,7 +173,7 @@ def tangents(grid, lo, hi, weights, ends, shares, directions, expected, results)
         n, m = grid.sizes[b, 0], grid.sizes[b, 1]
         steps = n + grid.slope * m
         go_forward(grid, b, shares[b], directions, counts, means)
-        end = first_cell(steps + 1, n, m, grid.slope) - 1
+        end = grids.first_cell(steps + 1, n, m, grid.slope) - 1
         expected[b] = 0.0
         for k in range(3):
             clear(nodes[k])
@@ -197,8 +185,8 @@ def tangents(grid, lo, hi, weights, ends, shares, directions, expected, results)
             nodes[steps % 3, layer, m + 1] = chance
             changes[steps % 3, layer, m + 1] = chance * (means[layer, end] - expected[b])
         for s in range(steps, 0, -1):
-            first, last = lanes_at(s, n, m, grid.slope)
-            cell, count = first_cell(s, n, m, grid.slope), last - first + 1
+            first, last = grids.lanes_at(s, n, m, grid.slope)
+            cell, count = grids.first_cell(s, n, m, grid.slope), last - first + 1
             raw, value = counts.raw[:count], counts.value[:count]
             own, moved = counts.own[:count], counts.moved[:count]
             for k in range(grid.moves.shape[0]):
@@ -211,8 +199,8 @@ def tangents(grid, lo, hi, weights, ends, shares, directions, expected, results)
                     nodes[s % 3, move[TARGET], first + 1 : last + 2],
                     changes[s % 3, move[TARGET], first + 1 : last + 2], own, moved,
                 )  # fmt: skip
-                increase(own, sources_of(nodes, move, s, first, last))
-                increase(moved, sources_of(changes, move, s, first, last))
+                grids.increase(own, sources_of(nodes, move, s, first, last))
+                grids.increase(moved, sources_of(changes, move, s, first, last))
                 write_all(results, grid, move, b, s, n, m, moved)
             clear(nodes[s % 3])
             clear(changes[s % 3])

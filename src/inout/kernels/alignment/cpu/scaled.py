@@ -14,20 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
+from inout.kernels.alignment.cpu import grid as grids
 from inout.kernels.alignment.cpu.arithmetic import exponential, logarithm, normalised, power
-from inout.kernels.alignment.cpu.grid import (
-    COLUMNS,
-    OTHER,
-    OWN,
-    SOURCE,
-    STEPS,
-    TARGET,
-    Array,
-    copy,
-    fill,
-    lanes_at,
-    read,
-)
+from inout.kernels.alignment.cpu.grid import COLUMNS, OTHER, OWN, SOURCE, STEPS, TARGET, Array
 
 
 class Front(NamedTuple):
@@ -80,7 +69,7 @@ def weigh(grid, b, s, n, m, front, count):
     """Weights of all planes at the lanes of a step."""
     raw = front.raw[:count]
     for p in range(grid.offsets.shape[0]):
-        read(grid.planes[p][b], grid.offsets[p], s, n, m, grid.slope, -np.inf, raw)
+        grids.read(grid.planes[p][b], grid.offsets[p], s, n, m, grid.slope, -np.inf, raw)
         exponentiate(raw, front.weights[p], front.powers[p])
 
 
@@ -127,16 +116,16 @@ def gather(moves, s, front, begin, end, lo, hi):
     """Sums moves begin:end, without the plane that they share: top, total, and their terms."""
     count = hi - lo + 1
     top, total = front.top[:count], front.total[:count]
-    fill(-np.inf, top)
-    fill(0.0, total)
+    grids.fill(-np.inf, top)
+    grids.fill(0.0, total)
     for number in range(begin, end):
         own = moves[number]
         row, source, first = (s - own[STEPS]) % 3, own[SOURCE], lo + 1 - own[COLUMNS]
         exponents = front.exponents[row, source, first : first + count]
         if own[OWN] >= 0:
             terms, sizes = front.terms[number, :count], front.sizes[number, :count]
-            copy(front.mantissas[row, source, first : first + count], terms)
-            copy(exponents, sizes)
+            grids.copy(front.mantissas[row, source, first : first + count], terms)
+            grids.copy(exponents, sizes)
             multiply(front.weights[own[OWN]], front.powers[own[OWN]], terms, sizes)
             if own[OTHER] >= 0:
                 multiply(front.weights[own[OTHER]], front.powers[own[OTHER]], terms, sizes)
@@ -206,13 +195,13 @@ def forward(grid, lo, hi, log_z, ends, shares):
     for b in range(lo, hi):
         n, m = grid.sizes[b, 0], grid.sizes[b, 1]
         start(front)
-        first, last = lanes_at(0, n, m, grid.slope)
+        first, last = grids.lanes_at(0, n, m, grid.slope)
         cell = last - first + 1
         if shares.shape[2] > 0:
             shares[b, :, :cell] = 0
         steps = n + grid.slope * m
         for s in range(1, steps + 1):
-            first, last = lanes_at(s, n, m, grid.slope)
+            first, last = grids.lanes_at(s, n, m, grid.slope)
             weigh(grid, b, s, n, m, front, last - first + 1)
             step(grid, s, front, first, last, cell, shares[b])
             cell += last - first + 1

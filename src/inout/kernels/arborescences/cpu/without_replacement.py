@@ -17,16 +17,8 @@ from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.arborescences.cpu.sampling import eliminate_word, log_total
+from inout.kernels.math.cpu import without_replacement as tree
 from inout.kernels.math.cpu.exponential import exp_below
-from inout.kernels.math.cpu.without_replacement import (
-    CHOICE,
-    NEXT,
-    NOTHING,
-    PARENT,
-    choices,
-    enter,
-    search_leaves,
-)
 
 
 class ArborescenceChoices(NamedTuple):
@@ -53,9 +45,9 @@ def fill_table(forest, nodes, node, word):
     known = node
     for j in range(word + 1, n):
         # The last choice is that of the word after this one.
-        head = nodes.links[known, CHOICE] // forest.potentials.shape[2]
+        head = nodes.links[known, tree.CHOICE] // forest.potentials.shape[2]
         table[head, j] = forest.scores[head, j]
-        known = nodes.links[known, PARENT]
+        known = nodes.links[known, tree.PARENT]
     for j in range(n):
         table[1, j], table[word + 1, j] = table[word + 1, j], table[1, j]
     for i in range(n + 1):
@@ -105,9 +97,9 @@ def ways_to_root(table, n, single, ways):
     return True
 
 
-@choices.on(ArborescenceChoices)
+@tree.choices.on(ArborescenceChoices)
 def _(forest, nodes, node, logits, codes):
-    word, labels, count = nodes.links[node, NEXT], forest.potentials.shape[2], 0
+    word, labels, count = nodes.links[node, tree.NEXT], forest.potentials.shape[2], 0
     fill_table(forest, nodes, node, word)
     if not ways_to_root(forest.table, forest.n, forest.single, forest.ways):
         return 0
@@ -123,14 +115,14 @@ def _(forest, nodes, node, logits, codes):
     return count
 
 
-@enter.on(ArborescenceChoices)
+@tree.enter.on(ArborescenceChoices)
 def _(forest, nodes, node):
-    links, parent = nodes.links, nodes.links[node, PARENT]
-    before = forest.n if parent == NOTHING else links[parent, NEXT]
-    links[node, NEXT] = before - 1 if before > 0 else NOTHING
+    links, parent = nodes.links, nodes.links[node, tree.PARENT]
+    before = forest.n if parent == tree.NOTHING else links[parent, tree.NEXT]
+    links[node, tree.NEXT] = before - 1 if before > 0 else tree.NOTHING
 
 
 @compiled
 def search(problem, nodes, search, seed, number):
     """Arborescences of an element; see `search_leaves`."""
-    return search_leaves(problem, nodes, search, seed, number)
+    return tree.search_leaves(problem, nodes, search, seed, number)

@@ -8,15 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled
-from inout.kernels.math.cpu.without_replacement import (
-    CHOICE,
-    NEXT,
-    NOTHING,
-    PARENT,
-    choices,
-    enter,
-    search_leaves,
-)
+from inout.kernels.math.cpu import without_replacement as tree
 
 
 class ChainChoices(NamedTuple):
@@ -27,10 +19,10 @@ class ChainChoices(NamedTuple):
     b: int
 
 
-@choices.on(ChainChoices)
+@tree.choices.on(ChainChoices)
 def _(chain, nodes, node, logits, codes):
-    t, after = nodes.links[node, NEXT], nodes.links[node, CHOICE]
-    last = after == NOTHING
+    t, after = nodes.links[node, tree.NEXT], nodes.links[node, tree.CHOICE]
+    last = after == tree.NOTHING
     table = chain.transitions
     element = chain.b if table.shape[0] > 1 else 0
     step = t if table.shape[1] > 1 else 0
@@ -40,14 +32,14 @@ def _(chain, nodes, node, logits, codes):
     return chain.alphas.shape[1]
 
 
-@enter.on(ChainChoices)
+@tree.enter.on(ChainChoices)
 def _(chain, nodes, node):
-    links, parent = nodes.links, nodes.links[node, PARENT]
-    before = chain.alphas.shape[0] if parent == NOTHING else links[parent, NEXT]
-    links[node, NEXT] = before - 1 if before > 0 else NOTHING
+    links, parent = nodes.links, nodes.links[node, tree.PARENT]
+    before = chain.alphas.shape[0] if parent == tree.NOTHING else links[parent, tree.NEXT]
+    links[node, tree.NEXT] = before - 1 if before > 0 else tree.NOTHING
 
 
 @compiled
 def search(problem, nodes, search, seed, number):
     """Labellings of an element; see `search_leaves`."""
-    return search_leaves(problem, nodes, search, seed, number)
+    return tree.search_leaves(problem, nodes, search, seed, number)

@@ -11,17 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
-from inout.kernels.dependencies.cpu.chart import (
-    REAL,
-    TINY,
-    Array,
-    inside,
-    new_chart,
-    scale_of,
-    scores_of,
-    term,
-    weigh_siblings,
-)
+from inout.kernels.dependencies.cpu import chart as charts
+from inout.kernels.dependencies.cpu.chart import REAL, TINY, Array
 from inout.kernels.math.cpu.exponential import FAST, exp_below
 
 
@@ -69,11 +60,11 @@ def added(x, first, end):
 @inner
 def divide(a, b, total, count, kind, chance, of_a, of_b):
     """Adds the chance of each term k < count of a sum of products to those of its factors."""
-    scale = chance * scale_of(a, b, total, count, kind) if chance > 0 else 0.0
+    scale = chance * charts.scale_of(a, b, total, count, kind) if chance > 0 else 0.0
     if scale == 0:
         return
     for k in range(count):
-        share = scale * a[k] * b[k] if kind == REAL else scale * term(a[k], b[k], total)
+        share = scale * a[k] * b[k] if kind == REAL else scale * charts.term(a[k], b[k], total)
         of_a[k] += share
         of_b[k] += share
 
@@ -93,7 +84,7 @@ def chain_shares(scores, chart, kind, h, d, shares):
     else:
         first = exp_below(chart.weight[h, d] + half - total)
     if not (h == 0 and scores.single_root):
-        weigh_siblings(scores, chart, kind, h, d)
+        charts.weigh_siblings(scores, chart, kind, h, d)
         for k in range(low + 1, high):
             if kind == REAL:
                 shares[k] = arc[k] * gap[k] * row[k] / total
@@ -176,13 +167,13 @@ def marginals(scores, siblings, lengths, single_root, lo, hi, log_z, out, of_sib
     These are in the shapes of the scores.
     """
     n = scores.shape[2]
-    chart, chances, shares = new_chart(n), new_numbers(n), np.empty(n + 1)
+    chart, chances, shares = charts.new_chart(n), new_numbers(n), np.empty(n + 1)
     for b in range(lo, hi):
-        own = scores_of(scores, siblings, lengths, single_root, b)
-        log_z[b], kind = inside(own, chart)
+        own = charts.scores_of(scores, siblings, lengths, single_root, b)
+        log_z[b], kind = charts.inside(own, chart)
         if out.size == 0:
             continue
-        pairs = scores_of(scores, of_siblings, lengths, single_root, b).siblings
+        pairs = charts.scores_of(scores, of_siblings, lengths, single_root, b).siblings
         pairs[:] = 0.0
         if log_z[b] == -np.inf:
             out[b] = 0.0

@@ -12,15 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
-from inout.kernels.dependencies.cpu.chart import (
-    REAL,
-    Array,
-    inside,
-    new_chart,
-    scale_of,
-    scores_of,
-    term,
-)
+from inout.kernels.dependencies.cpu import chart as charts
+from inout.kernels.dependencies.cpu.chart import REAL, Array
 from inout.kernels.dependencies.cpu.marginals import (
     Numbers,
     chain_shares,
@@ -52,7 +45,7 @@ class Factors(NamedTuple):
 @inner(fastmath=FAST, forceinline=True)
 def mean_of(a, b, total, count, kind):
     """E[U below] of a sum of products."""
-    scale, mean = scale_of(a.values, b.values, total, count, kind), 0.0
+    scale, mean = charts.scale_of(a.values, b.values, total, count, kind), 0.0
     if scale == 0:
         return mean
     if kind == REAL:  # a loop of its own becomes vector instructions
@@ -60,7 +53,7 @@ def mean_of(a, b, total, count, kind):
             mean += a.values[k] * b.values[k] * (a.means[k] + b.means[k])
     else:
         for k in range(count):
-            mean += term(a.values[k], b.values[k], total) * (a.means[k] + b.means[k])
+            mean += charts.term(a.values[k], b.values[k], total) * (a.means[k] + b.means[k])
     return mean * scale
 
 
@@ -80,7 +73,7 @@ def divide(a, b, total, count, kind, mean, chance, change):
     """Adds the chance and the change of a sum of products, with this mean, to its factors'."""
     if chance == 0 and change == 0:
         return
-    scale = scale_of(a.values, b.values, total, count, kind)
+    scale = charts.scale_of(a.values, b.values, total, count, kind)
     if scale == 0:
         return
     if kind == REAL:
@@ -88,7 +81,7 @@ def divide(a, b, total, count, kind, mean, chance, change):
             add(a, b, k, a.values[k] * b.values[k] * scale, mean, chance, change)
     else:
         for k in range(count):
-            share = term(a.values[k], b.values[k], total) * scale
+            share = charts.term(a.values[k], b.values[k], total) * scale
             add(a, b, k, share, mean, chance, change)
 
 
@@ -233,16 +226,16 @@ def tangents(scores, siblings, lengths, single_root, lo, hi, u, expected, out, o
     `u` are the values of arcs and of siblings, in the shapes of the scores.
     """
     n = scores.shape[2]
-    chart = new_chart(n)
+    chart = charts.new_chart(n)
     state = State(new_numbers(n), new_numbers(n), new_numbers(n), np.empty(n + 1))
     for b in range(lo, hi):
-        own = scores_of(scores, siblings, lengths, single_root, b)
-        values = scores_of(u[0], u[1], lengths, single_root, b)
-        pairs = scores_of(scores, of_siblings, lengths, single_root, b).siblings
+        own = charts.scores_of(scores, siblings, lengths, single_root, b)
+        values = charts.scores_of(u[0], u[1], lengths, single_root, b)
+        pairs = charts.scores_of(scores, of_siblings, lengths, single_root, b).siblings
         pairs[:] = 0.0
         out[b] = 0.0
         expected[b] = 0.0
-        log_z, kind = inside(own, chart)
+        log_z, kind = charts.inside(own, chart)
         if log_z == -np.inf:
             continue
         go_up(own, chart, kind, state, values)

@@ -13,18 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled, inner
-from inout.kernels.math.cpu.without_replacement import (
-    BELOW,
-    CHOICE,
-    END,
-    NEXT,
-    NOTHING,
-    PARENT,
-    PLACE,
-    choices,
-    enter,
-    search_leaves,
-)
+from inout.kernels.math.cpu import without_replacement as tree
 
 
 class ForestChoices(NamedTuple):
@@ -38,9 +27,9 @@ class ForestChoices(NamedTuple):
     root: int
 
 
-@choices.on(ForestChoices)
+@tree.choices.on(ForestChoices)
 def _(forest, nodes, node, logits, codes):
-    item = nodes.links[node, NEXT]
+    item = nodes.links[node, tree.NEXT]
     first, end = forest.edge_offsets[item], forest.edge_offsets[item + 1]
     for edge in range(first, end):
         total = 0.0
@@ -58,30 +47,34 @@ def first_derived(forest, place, end):
     return place
 
 
-@enter.on(ForestChoices)
+@tree.enter.on(ForestChoices)
 def _(forest, nodes, node):
     links = nodes.links
-    parent, edge = links[node, PARENT], links[node, CHOICE]
-    if parent == NOTHING:
-        links[node, NEXT] = forest.root if forest.root >= forest.num_axioms else NOTHING
-        links[node, PLACE], links[node, END], links[node, BELOW] = 0, 0, NOTHING
+    parent, edge = links[node, tree.PARENT], links[node, tree.CHOICE]
+    if parent == tree.NOTHING:
+        links[node, tree.NEXT] = forest.root if forest.root >= forest.num_axioms else tree.NOTHING
+        links[node, tree.PLACE], links[node, tree.END], links[node, tree.BELOW] = (
+            0,
+            0,
+            tree.NOTHING,
+        )
         return
     # What is left of the parent's own piece, and the new edge's tails on top of it.
-    rest = first_derived(forest, links[parent, PLACE] + 1, links[parent, END])
-    below = parent if rest < links[parent, END] else links[parent, BELOW]
+    rest = first_derived(forest, links[parent, tree.PLACE] + 1, links[parent, tree.END])
+    below = parent if rest < links[parent, tree.END] else links[parent, tree.BELOW]
     place, end = np.int64(forest.tail_offsets[edge]), np.int64(forest.tail_offsets[edge + 1])
     place = first_derived(forest, place, end)
     if place == end:
-        if below == NOTHING:
-            links[node, NEXT] = NOTHING
+        if below == tree.NOTHING:
+            links[node, tree.NEXT] = tree.NOTHING
             return
-        place = first_derived(forest, links[below, PLACE] + 1, links[below, END])
-        end, below = links[below, END], links[below, BELOW]
-    links[node, NEXT] = forest.tails[place]
-    links[node, PLACE], links[node, END], links[node, BELOW] = place, end, below
+        place = first_derived(forest, links[below, tree.PLACE] + 1, links[below, tree.END])
+        end, below = links[below, tree.END], links[below, tree.BELOW]
+    links[node, tree.NEXT] = forest.tails[place]
+    links[node, tree.PLACE], links[node, tree.END], links[node, tree.BELOW] = (place, end, below)
 
 
 @compiled
 def search(problem, nodes, search, seed, number):
     """Derivations below the root; see `search_leaves`."""
-    return search_leaves(problem, nodes, search, seed, number)
+    return tree.search_leaves(problem, nodes, search, seed, number)

@@ -14,6 +14,13 @@ from inout.kernels.pcfg.cpu.chart import relative
 from inout.kernels.threads import groups, over_batch
 
 
+class LogChart(NamedTuple):
+    """Logs of sums up to each position: by label [b n s], by latent value [b n r]."""
+
+    alphas: Array
+    latent: Array
+
+
 class Potentials(NamedTuple):
     """Log-weights, or weights relative to the largest of each position or block."""
 
@@ -21,19 +28,18 @@ class Potentials(NamedTuple):
     source: Array  # [1|b 1|n-1 s r]
     target: Array  # [1|b 1|n-1 r s]
 
+    def weigh(self) -> tuple[Potentials, Array]:
+        """Weights, and the logs of their scales [b n]: at each position and before.
 
-def weigh(given: Potentials) -> tuple[Potentials, Array]:
-    """Weights of the potentials, and the logs of their scales [b n]: at each position and before.
-
-    A step's scales count at the position it leads to.
-    """
-    nodes, tops = relative(given.nodes, (2,))
-    factors = []
-    for factor in given[1:]:
-        weights, steps = relative(factor, (2, 3))
-        tops[:, 1:] += steps
-        factors.append(weights)
-    return Potentials(nodes, *factors), tops.cumsum(1)
+        A step's scales count at the position it leads to.
+        """
+        nodes, tops = relative(self.nodes, (2,))
+        factors = []
+        for factor in self[1:]:
+            weights, steps = relative(factor, (2, 3))
+            tops[:, 1:] += steps
+            factors.append(weights)
+        return Potentials(nodes, *factors), tops.cumsum(1)
 
 
 class ChainChart:

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from inout.kernels.lowrank.cpu import sampling
-from inout.kernels.lowrank.cpu.chain_chart import ChainChart, Potentials, weigh
+from inout.kernels.lowrank.cpu.chain_chart import ChainChart, LogChart, Potentials
 from inout.kernels.lowrank.cpu.passes import FactoredPasses
 from inout.kernels.lowrank.reference import factored_alphas, reference_factored_chain
 from inout.kernels.math.underflow import Array
 from inout.kernels.threads import over_batch
-
-
-class LogChart(NamedTuple):
-    """Logs of sums up to each position: by label [b n s], by latent value [b n r]."""
-
-    alphas: Array
-    latent: Array
 
 
 class CpuFactoredChainPasses(FactoredPasses):
@@ -29,6 +20,7 @@ class CpuFactoredChainPasses(FactoredPasses):
 
     shortest = 1
     reference = staticmethod(reference_factored_chain)
+    chart_of = ChainChart
 
     def __init__(self, nodes: Tensor, source: Tensor, target: Tensor, lengths: Tensor) -> None:
         self.lengths = lengths.contiguous().numpy()
@@ -47,14 +39,6 @@ class CpuFactoredChainPasses(FactoredPasses):
             *map(without_padding, given[1:]),
         )
 
-    def _weigh(self, given: Potentials) -> tuple[Potentials, Array]:
-        return weigh(given)
-
-    def _chart(
-        self, weights: Any, scales: Any, lengths: Array, tiny: float, floor: float = 0.0
-    ) -> ChainChart:
-        return ChainChart(weights, scales, lengths, tiny, floor)
-
     def log_chart(self) -> LogChart:
         """Logs of the chart; of latent values up to a factor for each position."""
         with np.errstate(divide="ignore"):
@@ -62,15 +46,11 @@ class CpuFactoredChainPasses(FactoredPasses):
                 np.log(x.astype(np.float64)) for x in (self.chart.betas, self.chart.arrays.latent)
             )
         found = LogChart(alphas + self.chart.log_scales[..., None], latent)
-        if isinstance(self.fallback, CpuFactoredChainPasses):
-            exact = self.fallback.log_chart()
-        elif self.fallback is not None:
-            given = [*self._of(self.bad), self.lengths[self.bad]]
-            exact = torch_log_chart(*map(torch.from_numpy, given))
-        if self.fallback is not None:
-            for table, other in zip(found, exact, strict=True):
-                table[self.bad] = other
-        return found
+        return self._with_exact(found, self._exact_log_chart)
+
+    def _exact_log_chart(self) -> LogChart:
+        given = [*self._of(self.bad), self.lengths[self.bad]]
+        return torch_log_chart(*map(torch.from_numpy, given))
 
     def sample(self, count: int, seed: int) -> Int[Tensor, "m b n"]:
         """`count` independent labellings of each element; -1 everywhere if there is none."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
+from inout.kernels.math.cpu.stack import push_children
 
 NONE = -1
 
@@ -111,9 +112,7 @@ def best_trees(root, words, lengths, scores, places, size, events, lo, hi):
             if i < j:
                 p, q = places[b, i, j, a] // size, places[b, i, j, a] % size
                 k = best_split(scores[b], words[b], i, j, p, q)
-                stack[depth, 0], stack[depth, 1], stack[depth, 2] = k + 1, j, q
-                stack[depth + 1, 0], stack[depth + 1, 1], stack[depth + 1, 2] = i, k, p
-                depth += 2
+                depth = push_children(stack, depth, i, k, j, p, q)
 
 
 @compiled

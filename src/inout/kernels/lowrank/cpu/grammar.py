@@ -25,7 +25,7 @@ from inout.kernels.math.cpu.products import (
     multiply,
     multiply_transposed,
 )
-from inout.kernels.pcfg.cpu.scaled import found_factors, log_scales, set_factors, settle
+from inout.kernels.pcfg.cpu.scaled import found_factors, log_scales, room_for, set_factors, settle
 
 Array = NDArray[Any]
 
@@ -58,12 +58,12 @@ class Arrays(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """Gradients by the parts of one element's chart, as in `Arrays`."""
+    """Gradients by the parts of a chart, as in `Arrays`."""
 
-    words: Array  # [n pt]
-    lefts: Array  # [n n r]
-    rights: Array  # [n n r]
-    betas: Array  # [n n nt]
+    words: Array  # [b n pt]
+    lefts: Array  # [slots n n r]
+    rights: Array  # [slots n n r]
+    betas: Array  # [b n n nt]
 
 
 @inner
@@ -223,13 +223,7 @@ def outside(arrays, lo, hi, root_gradient, gradients, made, slot):
     sums, grad_sums = np.empty((n, rank), kind), np.empty((n, rank), kind)
     for b in range(lo, hi):
         length = arrays.lengths[b]
-        grads = Gradients(
-            gradients.words[b], gradients.lefts[slot], gradients.rights[slot], gradients.betas[b]
-        )
-        grads.words[:] = 0
-        grads.lefts[:] = 0
-        grads.rights[:] = 0
-        grads.betas[:] = 0
+        grads = room_for(gradients, b, slot, b)
         if length < 2:
             continue
         for width in range(length, 1, -1):

@@ -14,6 +14,14 @@ from inout.kernels.pcfg.cpu.chart import Scales, SpanChart
 from inout.kernels.threads import groups, over_batch
 
 
+class LogChart(NamedTuple):
+    """Logs of a chart [b n n ...], -inf where there is nothing."""
+
+    betas: Array  # of nonterminals
+    lefts: Array
+    rights: Array
+
+
 class Potentials(NamedTuple):
     """Log-weights, or weights relative to the largest; a head [1 0 0] if there is none."""
 
@@ -23,14 +31,13 @@ class Potentials(NamedTuple):
     right: Array  # [1|b r s]
     words: Array  # [b n pt]
 
-
-def weigh(given: Potentials) -> tuple[Potentials, Scales]:
-    """Weights of the potentials, and their scales."""
-    root, head, left, right = map(per_element, given[:-1])
-    words, word_tops = per_position(given.words)
-    rule_tops = head[1] + left[1] + right[1]
-    weights = Potentials(root[0], head[0], left[0], right[0], words)
-    return weights, Scales(root[1], rule_tops, word_tops)
+    def weigh(self) -> tuple[Potentials, Scales]:
+        """Weights, and their scales."""
+        root, head, left, right = map(per_element, self[:-1])
+        words, word_tops = per_position(self.words)
+        rule_tops = head[1] + left[1] + right[1]
+        weights = Potentials(root[0], head[0], left[0], right[0], words)
+        return weights, Scales(root[1], rule_tops, word_tops)
 
 
 def _cut(given: Potentials) -> Factors:

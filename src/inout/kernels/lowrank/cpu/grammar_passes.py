@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from inout.kernels.lowrank.cpu import sampling
-from inout.kernels.lowrank.cpu.grammar_chart import GrammarChart, Potentials, weigh
+from inout.kernels.lowrank.cpu.grammar_chart import GrammarChart, LogChart, Potentials
 from inout.kernels.lowrank.cpu.passes import FactoredPasses
 from inout.kernels.lowrank.cpu.weights import per_element
 from inout.kernels.lowrank.reference import factored_chart, reference_factored_grammar
 from inout.kernels.math.underflow import Array
-from inout.kernels.pcfg.cpu.chart import Scales
 from inout.kernels.threads import over_batch
-
-
-class LogChart(NamedTuple):
-    """Logs of a chart [b n n ...], -inf where there is nothing."""
-
-    betas: Array  # of nonterminals
-    lefts: Array
-    rights: Array
 
 
 class CpuFactoredGrammarPasses(FactoredPasses):
@@ -32,6 +21,7 @@ class CpuFactoredGrammarPasses(FactoredPasses):
 
     shortest = 2
     reference = staticmethod(reference_factored_grammar)
+    chart_of = GrammarChart
 
     def __init__(
         self,
@@ -49,14 +39,6 @@ class CpuFactoredGrammarPasses(FactoredPasses):
         real = np.arange(given.words.shape[1]) < self.lengths[:, None]
         words_given = np.where(real[..., None], given.words, self.dtype.type(-np.inf))
         self.potentials = given._replace(words=words_given)
-
-    def _weigh(self, given: Potentials) -> tuple[Potentials, Scales]:
-        return weigh(given)
-
-    def _chart(
-        self, weights: Any, scales: Any, lengths: Array, tiny: float, floor: float = 0.0
-    ) -> GrammarChart:
-        return GrammarChart(weights, scales, lengths, tiny, floor)
 
     def span_marginals(self) -> Float[Tensor, "b n n nt"]:
         """Posteriors of nonterminals over spans, in float64."""
@@ -84,16 +66,10 @@ class CpuFactoredGrammarPasses(FactoredPasses):
                 np.log(x.astype(np.float64)) + (scales + top)[..., None]
                 for x, top in zip(given, tops, strict=True)
             ]
-        found = LogChart(*tables)
-        if self.fallback is not None:
-            exact = (
-                self.fallback.log_chart()
-                if isinstance(self.fallback, CpuFactoredGrammarPasses)
-                else torch_log_chart(*map(torch.from_numpy, self._of(self.bad)[1:]))
-            )
-            for table, other in zip(found, exact, strict=True):
-                table[self.bad] = other
-        return found
+        return self._with_exact(LogChart(*tables), self._exact_log_chart)
+
+    def _exact_log_chart(self) -> LogChart:
+        return torch_log_chart(*map(torch.from_numpy, self._of(self.bad)[1:]))
 
     def sample(self, count: int, seed: int) -> Int[Tensor, "m b n n"]:
         """`count` independent trees of each element; -1 everywhere if there is none."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -15,6 +15,8 @@ from inout.kernels.limits import GRAMMAR_TINY
 from inout.kernels.lowrank.cpu.weights import Step, possible
 from inout.kernels.lowrank.passes import TorchPasses
 from inout.kernels.math.underflow import Array, ScaledChart, ScaledPasses
+
+LogChart = TypeVar("LogChart", bound=Sequence[Array])
 
 
 class FactoredChart(ScaledChart, Protocol):
@@ -39,18 +41,12 @@ class FactoredPasses(ScaledPasses):
     torch code in log space.
     """
 
-    potentials: Any  # a NamedTuple of arrays [1|b ...], impossible or 0 in the padding
+    # A NamedTuple of arrays [1|b ...], impossible or 0 in the padding. `weigh` makes weights
+    # relative to their scales, and these as the chart needs them.
+    potentials: Any
     reference: ClassVar[Callable[..., Tensor]]  # of tensors of them, and the lengths
-
-    @abstractmethod
-    def _chart(
-        self, weights: Any, scales: Any, lengths: Array, tiny: float, floor: float = 0.0
-    ) -> Any:
-        """The chart of some elements."""
-
-    @abstractmethod
-    def _weigh(self, given: Any) -> tuple[Any, Any]:
-        """Weights relative to their scales, and these as `_chart` needs them."""
+    # Of weights, scales, lengths, tiny, and a floor.
+    chart_of: ClassVar[Callable[..., Any]]
 
     def _of(self, elements: Array) -> Any:
         """The potentials of some elements."""
@@ -61,16 +57,29 @@ class FactoredPasses(ScaledPasses):
     @cached_property
     def chart(self) -> Any:
         """Inside values; totals below tiny are 0 in it, whether possible or not."""
-        return self._chart(*self._weigh(self.potentials), self.lengths, self.tiny)
+        return type(self).chart_of(*self.potentials.weigh(), self.lengths, self.tiny)
 
     def _upper_chart(self, elements: Array, floor: float) -> Any:
-        given = self._weigh(self._of(elements))
-        return self._chart(*given, self.lengths[elements], self.tiny, floor)
+        given = self._of(elements).weigh()
+        return type(self).chart_of(*given, self.lengths[elements], self.tiny, floor)
 
     def _possible_chart(self, elements: Array) -> Any:
         given = self._of(elements)
-        weights = self._weigh(type(given)(*map(possible, given)))
-        return self._chart(*weights, self.lengths[elements], 0.0)
+        weights = type(given)(*map(possible, given)).weigh()
+        return type(self).chart_of(*weights, self.lengths[elements], 0.0)
+
+    @abstractmethod
+    def log_chart(self) -> Any:
+        """Logs of the chart: a tuple of arrays [b ...]."""
+
+    def _with_exact(self, found: LogChart, exact: Callable[[], Sequence[Array]]) -> LogChart:
+        """A log chart with the elements that did not fit: by float64, or as `exact` has them."""
+        if self.fallback is not None:
+            wide = self.fallback
+            others = wide.log_chart() if isinstance(wide, FactoredPasses) else exact()
+            for table, other in zip(found, others, strict=True):
+                table[self.bad] = other
+        return found
 
     @cached_property
     def fallback(self) -> Self | TorchPasses | None:
@@ -97,14 +106,14 @@ class FactoredPasses(ScaledPasses):
         cancel.
         """
         wide = type(self.potentials)(*(x.astype(np.float64) for x in self.potentials))
-        plain, scales = self._weigh(wide)
+        plain, scales = wide.weigh()
         along = (
             u.detach().double().expand(x.shape).numpy()
             for u, x in zip(directions, plain, strict=True)
         )
         step = Step(plain, tuple(along))
         tiny = GRAMMAR_TINY.of(np.dtype(np.float64))
-        chart = self._chart(type(plain)(*step.weights), scales, self.lengths, tiny)
+        chart = type(self).chart_of(type(plain)(*step.weights), scales, self.lengths, tiny)
         fits = (self._totals < np.inf) & (chart.total.real >= tiny)
         expected = step.derivative(chart.total) / np.where(fits, chart.total.real, np.inf)
         chart.shift(-1j * step.size * expected / np.maximum(self.lengths, 1))

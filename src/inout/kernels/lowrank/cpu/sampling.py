@@ -14,6 +14,8 @@ from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.lowrank.cpu.chain import block_at
 from inout.kernels.lowrank.cpu.grammar import own
 from inout.kernels.math.cpu.draws import add_up_logs, draw, next_uniform, stream
+from inout.kernels.math.cpu.stack import push_children
+from inout.kernels.pcfg.cpu.decode import push_root
 
 
 @inner
@@ -55,7 +57,7 @@ def sample_trees(given, log_chart, lengths, log_z, lo, hi, seed, events):
     O(n (n r + s)) for a sample.
     """
     root, heads, lefts, rights, words = given
-    nt, n, count = root.shape[1], words.shape[1], events.shape[1]
+    n, count = words.shape[1], events.shape[1]
     stack, shares = np.empty((n + 1, 3), np.int64), np.empty(lefts.shape[2])
     for b in range(lo, hi):
         head, left, right = (
@@ -68,12 +70,8 @@ def sample_trees(given, log_chart, lengths, log_z, lo, hi, seed, events):
             continue
         for m in range(count):
             state = stream(seed, b * count + m)
-            for a in range(nt):
-                shares[a] = root[b, a] + betas[0, length - 1, a]
-            add_up_logs(shares, 0, nt)
             state, uniform = next_uniform(state)
-            stack[0, 0], stack[0, 1], stack[0, 2] = 0, length - 1, draw(shares, 0, nt, uniform)
-            depth = 1
+            depth = push_root(stack, root[b], betas[0, length - 1], length, shares, uniform)
             while depth > 0:
                 depth -= 1
                 i, j, a = stack[depth]
@@ -85,9 +83,7 @@ def sample_trees(given, log_chart, lengths, log_z, lo, hi, seed, events):
                     p = draw_symbol(left[r], betas, words[b], i, k, shares, uniform)
                     state, uniform = next_uniform(state)
                     q = draw_symbol(right[r], betas, words[b], k + 1, j, shares, uniform)
-                    stack[depth, 0], stack[depth, 1], stack[depth, 2] = k + 1, j, q
-                    stack[depth + 1, 0], stack[depth + 1, 1], stack[depth + 1, 2] = i, k, p
-                    depth += 2
+                    depth = push_children(stack, depth, i, k, j, p, q)
 
 
 @inner

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.math.cpu.draws import add_up_logs, draw, next_uniform, stream
+from inout.kernels.math.cpu.stack import push_children
 from inout.kernels.pcfg.cpu.logspace import symbols_of
 
 NONE = -1
@@ -206,6 +207,17 @@ def best_edge(chart, i, j, a):
     return NONE, NONE, NONE
 
 
+@inner
+def push_root(stack, root, betas, length, shares, uniform):
+    """Begins a stack of (first word, last word, symbol) with a whole sentence; its depth, 1."""
+    nt = root.shape[0]
+    for a in range(nt):
+        shares[a] = root[a] + betas[a]
+    add_up_logs(shares, 0, nt)
+    stack[0, 0], stack[0, 1], stack[0, 2] = 0, length - 1, draw(shares, 0, nt, uniform)
+    return 1
+
+
 @compiled
 def viterbi(root, rules, words, lengths, lo, hi, events, scores):
     """Fills events [b n n] and scores [b]."""
@@ -230,9 +242,7 @@ def viterbi(root, rules, words, lengths, lo, hi, events, scores):
             events[b, i, j] = a
             if i < j:
                 k, p, q = best_edge(chart, i, j, a)
-                stack[depth, 0], stack[depth, 1], stack[depth, 2] = k + 1, j, q
-                stack[depth + 1, 0], stack[depth + 1, 1], stack[depth + 1, 2] = i, k, p
-                depth += 2
+                depth = push_children(stack, depth, i, k, j, p, q)
 
 
 @inner
@@ -270,12 +280,8 @@ def sample(root, rules, length, chart, log_z, seed, first, events):
         events[m] = -1
         if length < 2 or log_z == -np.inf:
             continue
-        for a in range(nt):
-            shares[a] = root[a] + chart[0, length - 1, a]
-        add_up_logs(shares, 0, nt)
         state, uniform = next_uniform(state)
-        stack[0, 0], stack[0, 1], stack[0, 2] = 0, length - 1, draw(shares, 0, nt, uniform)
-        depth = 1
+        depth = push_root(stack, root, chart[0, length - 1], length, shares, uniform)
         while depth > 0:
             depth -= 1
             i, j, a = stack[depth]
@@ -283,6 +289,4 @@ def sample(root, rules, length, chart, log_z, seed, first, events):
             if i < j:
                 state, uniform = next_uniform(state)
                 k, p, q = draw_split(rules, chart, nt, a, i, j, uniform)
-                stack[depth, 0], stack[depth, 1], stack[depth, 2] = k + 1, j, q
-                stack[depth + 1, 0], stack[depth + 1, 1], stack[depth + 1, 2] = i, k, p
-                depth += 2
+                depth = push_children(stack, depth, i, k, j, p, q)

@@ -15,6 +15,7 @@ import math
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
+from inout.kernels.math.cpu.stack import push_children
 from inout.kernels.sparse.arrays import Best
 from inout.kernels.sparse.cpu import chart as charts
 from inout.kernels.sparse.cpu import viterbi
@@ -204,7 +205,7 @@ def walk(search, bests, posteriors, product, nodes):
             r = ways.head_rules[found]
             nodes[count, 4] = ways.order[r]
             left, right = ways.rule_left[r], ways.rule_right[r]
-            depth = viterbi.push_children(stack, depth, i, k, j, left, right)
+            depth = push_children(stack, depth, i, k, j, left, right)
         count += 1
     return count
 

@@ -19,6 +19,7 @@ from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.limits import SPARSE_MOST_KEPT
 from inout.kernels.math.cpu.draws import add_up_logs, draw, next_uniform, stream, substream
 from inout.kernels.math.cpu.heap import longer_vector
+from inout.kernels.math.cpu.stack import push_children
 from inout.kernels.sparse.cpu import viterbi
 from inout.kernels.sparse.cpu.arithmetic import log_product
 from inout.kernels.sparse.cpu.chart import NONE, splits_of, value_above, value_below
@@ -148,7 +149,7 @@ def sample_tree(search, memory, most_edges, random, stack, output):
             random, uniform = next_uniform(random)
             left, right = ways.rule_left[r], ways.rule_right[r]
             k = draw_split(chart, i, j, left, right, uniform)
-            depth = viterbi.push_children(stack, depth, i, k, j, left, right)
+            depth = push_children(stack, depth, i, k, j, left, right)
         count += 1
     return memory, count, score
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from inout._core.cpu.compiling import compiled, inner
+from inout.kernels.math.cpu.stack import push_children
 from inout.kernels.sparse.arrays import Problem, Ways
 from inout.kernels.sparse.cpu.chart import NONE, Chart, row_of, splits_of, value_above, value_below
 
@@ -124,14 +125,6 @@ def best_unary(search, i, j, a, value):
             if unary[u] + total == value:
                 return np.int64(u)
     return NONE
-
-
-@inner
-def push_children(stack, depth, i, k, j, left, right):
-    """Puts the children i..k and k+1..j onto a stack of (start, end, symbol): its new depth."""
-    stack[depth, 0], stack[depth, 1], stack[depth, 2] = k + 1, j, right
-    stack[depth + 1, 0], stack[depth + 1, 1], stack[depth + 1, 2] = i, k, left
-    return depth + 2
 
 
 @compiled
