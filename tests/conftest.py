@@ -47,6 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "exhaustive: slow, so it runs only with --exhaustive")
     config.addinivalue_line("markers", "few(n): so many of its cases without --exhaustive")
+    config.addinivalue_line("markers", "one_in(k): of classes that inherit it, see tests/seeds.py")
     seeds.exhaustive = config.getoption("exhaustive")
     chosen = settings.get_profile("ci" if os.environ.get("CI") else "local")
     few = seeds.examples(chosen.max_examples)

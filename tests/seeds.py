@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from random import Random
+from zlib import crc32
 
 import pytest
 
@@ -27,14 +28,15 @@ def examples(many: int) -> int:
 
 
 def left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
-    """The tests that only the exhaustive tier has: marked `exhaustive`, or beyond `few(n)`.
+    """The tests that only the exhaustive tier has.
 
-    Which of the cases of a test are among its few depends on its name alone.
+    They are marked `exhaustive`, or are beyond `few(n)`, or belong to other classes' shares of a
+    suite. Which of the cases of a test are among its few depends on its name alone.
     """
     gone = set()
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("exhaustive"):
+        if item.get_closest_marker("exhaustive") or not _is_in_share(item):
             gone.add(item)
         elif item.get_closest_marker("few"):
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
@@ -44,3 +46,22 @@ def left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
         few = min(marker.args[0], len(own))
         gone |= set(own) - set(Random(name).sample(own, few))
     return gone
+
+
+def _is_in_share(item: pytest.Item) -> bool:
+    """Whether the class of a test has it in the default tier.
+
+    A suite of many families says `one_in = k`: each class that inherits it has one in k of its
+    tests, and each of these runs in about one class in k. The marker `one_in(k)` says so of one
+    test, and a class for a variant of a family of all its tests. Which they are depends on names
+    alone.
+    """
+    own, name = getattr(item, "cls", None), getattr(item, "originalname", "")
+    if own is None:
+        return True
+    suite = next(kind for kind in own.__mro__ if name in vars(kind))
+    marker = item.get_closest_marker("one_in")
+    k = marker.args[0] if marker else vars(suite).get("one_in", 1)
+    if suite is not own:
+        k *= vars(own).get("one_in", 1)
+    return bool((crc32(name.encode()) + crc32(own.__name__.encode())) % k == 0)

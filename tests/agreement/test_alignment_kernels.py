@@ -55,7 +55,7 @@ FAMILIES: dict[str, Made] = {
 
 @pytest.mark.parametrize("dtype", [F64, F32], ids=["float64", "float32"])
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 def test_values_and_two_derivatives(family, dtype):
     """With impossible parts, and scores that are thousands of nats apart."""
     g = seeded(2)

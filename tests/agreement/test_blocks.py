@@ -94,6 +94,7 @@ def check(layout: Layout, graph: BlockGraph, parameters: Vector) -> None:
 
 @pytest.mark.parametrize("sign", [0.0, -0.5])
 @pytest.mark.parametrize("n", [1, 2, 3, 7])
+@pytest.mark.few(3)
 def test_charts(n: int, sign: float) -> None:
     for seed in range(3):
         layout, chart, parameters = random_chart(seed, n, sign)

@@ -67,6 +67,7 @@ def check_passes(
 @pytest.mark.parametrize("scale", [1.0, 30.0, 1e4])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.few(10)
 def test_agrees_with_compiled_passes(
     size: tuple[int, int, int], kind: str, scale: float, dtype: torch.dtype
 ) -> None:

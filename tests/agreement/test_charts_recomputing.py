@@ -53,6 +53,7 @@ def derivatives(made, potentials):
 @pytest.mark.parametrize("family", ["spans", "shared", "expanded", "own"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize("seed", seeds(32, few=16))
+@pytest.mark.few(24)
 def test_numbers_and_derivatives_are_the_same(seed, dtype, family):
     kind, potentials, lengths = draw(family, seed, dtype)
     plain = derivatives(lambda *x: kind(*x, lengths=lengths), potentials)

@@ -53,6 +53,7 @@ def random_grammar(seed: int, change) -> PCFG:
 
 @pytest.mark.parametrize("change", [unchanged, ties, masks, nevers, extremes])
 @pytest.mark.parametrize("k", [1, 7, 60])
+@pytest.mark.few(5)
 def test_k_best_are_the_first_of_all_trees(change, k):
     for seed in seeds(8):
         grammar = random_grammar(seed, change)

@@ -30,6 +30,7 @@ def draw(seed: int, dtype: torch.dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize("seed", seeds(100, few=40))
+@pytest.mark.few(2)
 def test_passes_are_the_same_to_the_last_digit(seed, dtype):
     potentials, lengths, every, weights, direction = draw(seed, dtype)
     plain = CpuPasses(potentials, lengths)

@@ -38,6 +38,7 @@ def learned(lesson: Lesson, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learning, "learn", lambda english: lesson)
 
 
+@pytest.mark.exhaustive
 def test_the_demonstration_parses_and_learns(run, learned, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     first = run("demo")

@@ -213,6 +213,7 @@ class DistributionSuite(
                 outside[element].movedim(dim, 0)[int(d.lengths[element]) :] = True
         return outside
 
+    @pytest.mark.one_in(3)
     def test_decoded_events_have_minus_1_in_the_padding(self):
         for case in (self.ragged(140), self.ragged(141, F32)):
             case = replace(case, lengths=case.lengths.clamp(min=2))  # shorter ones have no trees
@@ -289,6 +290,7 @@ class DistributionSuite(
         assert_close(self.make(mixed).log_partition(), self_log_z)
 
     @pytest.mark.parametrize("tier", ["cpu", "reference"])
+    @pytest.mark.one_in(2)
     def test_derivatives_by_finite_differences(self, tier):
         case = self.ragged(6).leaves()
 
@@ -310,6 +312,7 @@ class DistributionSuite(
         assert gradcheck(small_log_z, inputs)
         assert gradgradcheck(small_log_z, inputs)
 
+    @pytest.mark.one_in(3)
     def test_third_derivatives(self):
         case = self.ragged(8).leaves()
         inputs = list(case.arguments.values())
@@ -349,6 +352,7 @@ class DistributionSuite(
             assert torch.equal(m, plain[name])
 
     @pytest.mark.parametrize("tier", ["cpu", "reference"])
+    @pytest.mark.one_in(3)
     def test_marginals_of_some_parts(self, tier):
         for case in self.cases():
             case = case.leaves()
@@ -371,6 +375,7 @@ class DistributionSuite(
                 d.marginals("no_such_part")
 
     @pytest.mark.parametrize("dtype", [F64, F32], ids=["float64", "float32"])
+    @pytest.mark.one_in(2)
     def test_entropy_and_divergences(self, dtype):
         for p_case, q_case in zip(self.cases(dtype), self.cases(dtype), strict=True):
             p_case = p_case.leaves()
@@ -548,6 +553,7 @@ class DistributionSuite(
         with pytest.raises(ArgumentError, match="k must be"):
             self.make(case).topk(0)
 
+    @pytest.mark.one_in(3)
     def test_min_risk(self):
         for case in (self.usual(25), self.ragged(26)):
             d, oracle = self.make(case), self.seen(case)
@@ -563,6 +569,7 @@ class DistributionSuite(
                 best = oracle.padded([events[int(risks.argmin())]])[0]
                 assert torch.equal(guesses[b], best)
 
+    @pytest.mark.one_in(3)
     def test_samples_have_the_right_frequencies(self):
         for case in (self.ragged(27), self.ragged(28, F32), self.usual(29, batch=())):
             d, oracle = self.make(case), self.seen(case)
@@ -589,6 +596,7 @@ class DistributionSuite(
         flat = repeated.reshape(500, 6, -1)
         assert not any(torch.equal(flat[:, 0], flat[:, b]) for b in range(1, 6))
 
+    @pytest.mark.one_in(3)
     def test_the_seed_decides_the_samples_whatever_the_threads(self, any_threads):
         d = self.make(self.usual(36))
         found = []
@@ -601,6 +609,7 @@ class DistributionSuite(
         assert torch.equal(d.sample((5000,), generator=generator), found[0])
         assert not torch.equal(d.sample((5000,), generator=generator), found[0])
 
+    @pytest.mark.one_in(3)
     def test_threads_do_not_change_the_numbers(self, any_threads):
         case = self.case(seeded(38), (8,), 40, 40).leaves()
         found = []
@@ -644,6 +653,7 @@ class DistributionSuite(
 
     @pytest.mark.parametrize("n", [0, 1, 2])
     @pytest.mark.parametrize("s", [1, 2])
+    @pytest.mark.one_in(3)
     def test_small_sizes(self, n, s):
         for batch in ((), (3,), (0,)):
             case = self.case(seeded(40), batch, n, s)
@@ -662,6 +672,7 @@ class DistributionSuite(
 
     @pytest.mark.parametrize("tier", ["cpu", "reference"])
     @pytest.mark.parametrize("n", [4, 2])
+    @pytest.mark.one_in(3)
     def test_padding_changes_nothing(self, tier, n):
         lengths = torch.tensor(self.lengths).clamp(max=n)
         case = replace(self.case(seeded(41), (2, 3), n, 3), lengths=lengths)
@@ -705,6 +716,7 @@ class DistributionSuite(
     def cut(self, case: Case, element: tuple[int, ...]) -> Case:
         """One element alone, without its padding."""
 
+    @pytest.mark.one_in(3)
     def test_layout_of_the_inputs_does_not_matter(self):
         case = self.ragged(45)
         plain = self.make(case)
@@ -719,6 +731,7 @@ class DistributionSuite(
         copied = wide.changed(lambda _, x: x.contiguous())
         assert torch.equal(self.make(wide).log_partition(), self.make(copied).log_partition())
 
+    @pytest.mark.one_in(3)
     def test_lengths_of_any_integer_type(self):
         case = self.ragged(47)
         for several in (case.lengths.tolist(), tuple(map(tuple, case.lengths.tolist()))):
@@ -728,6 +741,7 @@ class DistributionSuite(
         assert torch.equal(self.make(short).log_partition(), self.make(case).log_partition())
 
     @pytest.mark.parametrize("dtype", [F64, F32], ids=["float64", "float32"])
+    @pytest.mark.one_in(2)
     def test_impossible_parts(self, dtype):
         for seed in range(6):
             case = self.ragged(50 + seed, dtype)
@@ -742,6 +756,7 @@ class DistributionSuite(
 
     @pytest.mark.parametrize("tier", ["cpu", "reference"])
     @pytest.mark.parametrize("dtype", [F64, F32], ids=["float64", "float32"])
+    @pytest.mark.one_in(3)
     def test_nothing_is_possible(self, dtype, tier):
         case = self.ragged(70, dtype).changed(lambda _, x: torch.full_like(x, -torch.inf)).leaves()
         d = self.make(case, tier)
@@ -771,6 +786,7 @@ class DistributionSuite(
                 d.sample((2,), generator=seeded())
 
     @pytest.mark.parametrize("dtype", [F64, F32], ids=["float64", "float32"])
+    @pytest.mark.one_in(3)
     def test_huge_potentials_and_mixtures(self, dtype):
         levels = torch.tensor([1e4, -1e4, 0.0, 90.0, -200.0, -torch.inf])
         for seed in range(5):
@@ -789,6 +805,7 @@ class DistributionSuite(
             self.check(self.ragged(90 + seed, dtype).changed(mixed), "reference")
 
     @pytest.mark.parametrize("dtype", [F64, F32], ids=["float64", "float32"])
+    @pytest.mark.one_in(3)
     def test_a_single_survivor(self, dtype):
         """All parts but those of one event are impossible: everything follows from that event."""
         case = self.usual(100, dtype, batch=()).leaves()

@@ -20,6 +20,8 @@ from tests.support import assert_close
 class SparsemapSuite:
     """The checks; `make`, `case`, `usual`, `ragged` and `enumeration` are the family's."""
 
+    one_in = 3  # see tests/seeds.py
+
     make: Any
     case: Any
     usual: Any

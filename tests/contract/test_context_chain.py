@@ -92,6 +92,8 @@ def irregular(n: int) -> list[int]:
 class TestReorderedChain(TestContextChain):
     """The same with positions in another order, of each element's own length."""
 
+    one_in = 2
+
     test_wrong_lengths_are_refused = None  # type: ignore[assignment]  # they have no order
     test_lengths_that_are_not_dense_are_refused = None  # type: ignore[assignment]  # nor have they
 

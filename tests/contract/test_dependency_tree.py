@@ -262,6 +262,7 @@ class TestSiblings(DependencySuite):
 
 
 class TestSiblingsOfSeveralRoots(DependencySuite):
+    one_in = 2
     labelled, single_root, siblings = False, False, True
     counts = (0, 1, 3, 12, 55, 273)
 

@@ -31,6 +31,8 @@ from inout.deduction.reading import parse_program
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# They train models, or solve many small problems.
+SLOW = {"contexts.md", "distributions.md", "latent.md"}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -108,7 +110,14 @@ def run_console(block: Block, capsys: pytest.CaptureFixture[str], where: str) ->
             check_output(expected.rstrip() + "\n", actual.rstrip() + "\n", f"{where}: $ {command}")
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=[pytest.mark.exhaustive] if path.name in SLOW else [])
+        for path in DOCUMENTS
+    ],
+    ids=[path.name for path in DOCUMENTS],
+)
 def test_a_document_tells_the_truth(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

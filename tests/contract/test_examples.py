@@ -34,6 +34,7 @@ def test_help(name: str, capsys: pytest.CaptureFixture[str]):
     assert "python examples/" not in shown  # the usage has it already
 
 
+@pytest.mark.exhaustive
 def test_a_dictionary_helps_a_tagger(capsys: pytest.CaptureFixture[str]):
     main_of("semi_supervised_tagging")(["--draws", "1", "--steps", "60", "--unlabelled", "200"])
     _, gain = numbers(capsys.readouterr().out, "+ expectation criteria")
@@ -46,6 +47,7 @@ def test_real_text_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         main_of("semi_supervised_tagging")(["--conll2000"])
 
 
+@pytest.mark.exhaustive
 def test_a_segmenter_trained_for_f1(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     picture = tmp_path / "words.svg"
     main_of("segmenter")(["--steps", "30", "--plot", str(picture)])

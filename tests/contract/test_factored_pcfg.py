@@ -120,6 +120,7 @@ class FactoredGrammarSuite(LatentSuite, GrammarSuite):
 
 
 class TestSharedFactors(FactoredGrammarSuite):
+    one_in = 2
     shared, simple = True, False
 
 

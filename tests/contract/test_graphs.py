@@ -108,6 +108,7 @@ def in_place(d: Any) -> Any:
 
 
 @every_family
+@pytest.mark.few(4)
 def test_operators_and_their_derivatives(make):
     x, lengths = problem(3, 4)
     d = make(x, lengths)

@@ -107,6 +107,7 @@ def test_the_same_seed_gives_the_same_table(
     assert tables[0] == tables[1]
 
 
+@pytest.mark.exhaustive
 def test_newspaper_text(
     example: dict[str, Any],
     data_dir: Path,

@@ -97,10 +97,12 @@ class TestStationaryChain(ChainSuite):
 
 
 class TestStationaryChainWithEnds(ChainSuite):
+    one_in = 2
     stationary, ends = True, True
 
 
 class TestPositionSpecificChain(ChainSuite):
+    one_in = 2
     stationary, ends = False, False
 
 

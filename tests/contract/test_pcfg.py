@@ -123,6 +123,7 @@ class TestSharedRules(GrammarSuite):
 
 
 class TestRulesOfEachElement(GrammarSuite):
+    one_in = 2
     shared = False
 
 

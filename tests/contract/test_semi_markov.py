@@ -230,6 +230,7 @@ class TestSemiMarkov(SegmentSuite):
 
 
 class TestSemiMarkovOfWidthOne(SegmentSuite):
+    one_in = 2
     w = 1
 
 
@@ -334,6 +335,7 @@ def test_forest(batch: tuple[int, ...]) -> None:
         assert forest.count() == int((Enumeration(x, 5).scores > -np.inf).sum())
 
 
+@pytest.mark.exhaustive
 def test_width_one_is_a_linear_chain() -> None:
     emissions, transitions = randn(3, 6, 4), randn(3, 5, 4, 4, seed=1)
     lengths = torch.tensor([6, 1, 4])

@@ -370,8 +370,8 @@ KERNELS = (
         "forest-siblings-forgotten-in-a-search",
         file="kernels/forest/cpu/without_replacement.py",
         function="",
-        text="below = parent if rest < links[parent, END] else links[parent, BELOW]",
-        instead="below = links[parent, BELOW]",
+        text="below = parent if rest < links[parent, tree.END] else links[parent, tree.BELOW]",
+        instead="below = links[parent, tree.BELOW]",
         tests=(_DISTINCT, "-k", "random_forests"),
     ),
     Fault(

@@ -49,6 +49,7 @@ def second_order(log_z: Tensor, x: Tensor, u: Tensor) -> list[Tensor]:
 
 @pytest.mark.parametrize("single", [True, False])
 @pytest.mark.parametrize("n", [3, 4, 5, 6])
+@pytest.mark.few(2)
 def test_cycles_within_cycles_with_forbidden_arcs(n, single):
     """The head of word k is k + 1, or k - 1 by an arc of -290: e^290 for each cycle that ends."""
     scores = torch.full((1, n + 1, n), -torch.inf, dtype=F64)
@@ -170,6 +171,7 @@ def test_best_and_k_best(kind, single):
 
 @pytest.mark.parametrize("single", [True, False])
 @pytest.mark.parametrize("kind", [*KINDS, "weak root"])
+@pytest.mark.few(4)
 def test_samples(kind, single):
     count = 20_000
     for seed, n in product(seeds(3), (2, 4)):

@@ -168,6 +168,7 @@ METHODS = ("polynomial", "circle", ("circle", "polynomial"), ("polynomial", "cir
 
 @pytest.mark.parametrize("complex_weights", [False, True])
 @pytest.mark.parametrize("seed", seeds(3))
+@pytest.mark.few(2)
 def test_figures_1_and_2_sums_of_complex_weights_over_seven_sequences(
     seed: int, complex_weights: bool
 ):

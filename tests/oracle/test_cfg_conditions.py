@@ -40,6 +40,7 @@ def test_brackets(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.few(1)
 def test_lattices(seed: int) -> None:
     """The sum over a lattice is the sum over its sentences."""
     grammar = random_grammar(np.random.default_rng(seed))

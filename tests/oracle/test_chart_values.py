@@ -176,6 +176,7 @@ def test_values_are_sums_over_stretches_and_what_surrounds_them(family, scale):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.few(2)
 def test_they_are_differentiable_twice_and_give_the_marginals(family):
     d = made(family, dead=0.0)
     log_z = d.log_partition()

@@ -78,6 +78,7 @@ def check(arcs: Tensor, root: Tensor, single_root: bool) -> None:
 
 @pytest.mark.parametrize("single_root", [True, False])
 @pytest.mark.parametrize("n", [1, 2, 3, 9, 24])
+@pytest.mark.few(4)
 def test_as_in_the_textbooks(n, single_root):
     for seed in seeds(5):
         arcs, root = drawn(n, seed)

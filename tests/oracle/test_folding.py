@@ -82,6 +82,7 @@ def compare_folded(seed: int) -> str:
 
 
 @pytest.mark.parametrize("block", seeds(8))
+@pytest.mark.few(1)
 def test_random_programs_fold_to_the_same_derivations(block: int):
     kinds: Counter[str] = Counter()
     for seed in range(20 * block, 20 * block + 20):

@@ -153,6 +153,7 @@ THREADED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", THREADED)
+@pytest.mark.few(2)
 def test_threads_learn_as_well_as_one(name: str):
     """Within 0.15 nats a sequence on other data, of the 2 to 3 that the model has to lose."""
     sequences, tags = spelling(150, 0)

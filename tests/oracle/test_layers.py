@@ -82,6 +82,7 @@ def enumerated(
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @pytest.mark.parametrize("constrained", [False, True], ids=["free", "constrained"])
 @pytest.mark.parametrize("scale", [1.0, 1e4])
+@pytest.mark.few(10)
 def test_a_layer_agrees_with_enumeration(case: LayerCase, constrained: bool, scale: float):
     layer = made(case, constrained, 7, scale)
     scores = scored(case, 1, scale).requires_grad_()

@@ -61,7 +61,7 @@ FINITE = [
 ]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("text", FINITE)
 @pytest.mark.parametrize("logs", [False, True])
 def test_finite_languages(text: str, logs: bool, monkeypatch: pytest.MonkeyPatch) -> None:

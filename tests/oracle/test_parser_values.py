@@ -83,6 +83,7 @@ def check(given: Analyses, wanted: tuple[dict, dict] | None) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.few(1)
 def test_values_are_fixed_points(seed: int) -> None:
     grammar = random_grammar(np.random.default_rng(seed))
     for sentence in [*SENTENCES, "abca"]:  # no tree has a c, but something surrounds it
@@ -90,6 +91,7 @@ def test_values_are_fixed_points(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.few(1)
 def test_brackets_and_scores(seed: int) -> None:
     rng = np.random.default_rng(seed)
     grammar, words = random_grammar(rng), list("abab")
@@ -103,6 +105,7 @@ def test_brackets_and_scores(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS[:4])
+@pytest.mark.few(1)
 def test_derivatives_of_both_orders(seed: int) -> None:
     grammar = random_grammar(np.random.default_rng(seed), rules=9)
     weights = grammar.log_weights.clone().requires_grad_()

@@ -94,6 +94,7 @@ def test_one_step(seed):
     assert result.log_likelihoods[-1] > result.log_likelihoods[0]
 
 
+@pytest.mark.exhaustive
 def test_second_derivatives():
     model, corpus, _ = case(1)
     known = PartlyParsed(corpus.trees, [["x", "y"], ["y"], ["x", "x", "y"]])

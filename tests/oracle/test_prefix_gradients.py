@@ -28,6 +28,7 @@ def numbers(grammar: Grammar, words: list[str]):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.few(1)
 def test_derivatives_of_both_orders(seed: int) -> None:
     """Empty, unary, cyclic, long and left-recursive rules, weights that do not sum to one."""
     grammar = random_grammar(np.random.default_rng(seed), most_weight=0.25)

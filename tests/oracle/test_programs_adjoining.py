@@ -168,6 +168,7 @@ def random_tree_grammar(rng: np.random.Generator) -> TreeGrammar:
 
 
 @pytest.mark.parametrize("seed", seeds(6))
+@pytest.mark.few(1)
 def test_tree_adjoining_sums_over_all_derivations(seed: int):
     rng = np.random.default_rng(seed)
     most, sentences = 0, []

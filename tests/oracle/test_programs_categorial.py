@@ -84,6 +84,7 @@ SLASHES = [("/",), ("\\",)]
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("degree", [0, 1, 3])
 @pytest.mark.parametrize(("size", "least"), [(0, 0), (1, 1), (3, 2), (4, 6), (5, 8)])
+@pytest.mark.few(10)
 def test_categorial_grammars_sum_over_all_derivations(
     size: int, least: int, degree: int, seed: int
 ):

@@ -81,6 +81,7 @@ def indexed(facts: dict) -> dict:
 @pytest.mark.parametrize(
     ("size", "least", "share"), [(0, 1, 0.5), (1, 1, 0.5), (2, 4, 0.5), (3, 20, 0.4), (4, 50, 0.3)]
 )
+@pytest.mark.few(6)
 def test_structured_language_model_sums_over_all_sequences(
     size: int, least: int, share: float, seed: int
 ):

@@ -98,6 +98,7 @@ def open_side(side: str, words: str = "ab") -> dict[str, Any]:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("open_sides", [(), ("target",), ("source",)])
 @pytest.mark.parametrize(("size", "least"), [(0, 0), (1, 1), (2, 2), (4, 10)])
+@pytest.mark.few(10)
 def test_synchronous_grammars_sum_over_all_derivations(
     size: int, least: int, open_sides: tuple[str, ...], seed: int
 ):
@@ -134,6 +135,7 @@ def test_synchronous_grammars_sum_over_all_derivations(
         assert_close(forest.argmax().log_weight, best)
 
 
+@pytest.mark.exhaustive
 def test_permutations_of_four_have_rules():
     """Also the two that inversion transduction grammars lack; nothing else is derived."""
     links = [("X", i) for i in range(4)]

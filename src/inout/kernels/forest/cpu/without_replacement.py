@@ -53,11 +53,8 @@ def _(forest, nodes, node):
     parent, edge = links[node, tree.PARENT], links[node, tree.CHOICE]
     if parent == tree.NOTHING:
         links[node, tree.NEXT] = forest.root if forest.root >= forest.num_axioms else tree.NOTHING
-        links[node, tree.PLACE], links[node, tree.END], links[node, tree.BELOW] = (
-            0,
-            0,
-            tree.NOTHING,
-        )
+        links[node, tree.PLACE] = links[node, tree.END] = 0
+        links[node, tree.BELOW] = tree.NOTHING
         return
     # What is left of the parent's own piece, and the new edge's tails on top of it.
     rest = first_derived(forest, links[parent, tree.PLACE] + 1, links[parent, tree.END])
@@ -71,7 +68,7 @@ def _(forest, nodes, node):
         place = first_derived(forest, links[below, tree.PLACE] + 1, links[below, tree.END])
         end, below = links[below, tree.END], links[below, tree.BELOW]
     links[node, tree.NEXT] = forest.tails[place]
-    links[node, tree.PLACE], links[node, tree.END], links[node, tree.BELOW] = (place, end, below)
+    links[node, tree.PLACE], links[node, tree.END], links[node, tree.BELOW] = place, end, below
 
 
 @compiled
