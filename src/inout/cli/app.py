@@ -13,6 +13,7 @@ import typer
 from inout._core.errors import InoutError
 from inout.cli import messages
 from inout.cli.commands import (
+    align,
     check,
     context,
     convert,
@@ -67,6 +68,7 @@ for module, command in (
     app.command(epilog=module.EXAMPLES, rich_help_panel=GRAMMARS)(command)
 app.command("eval", epilog=evaluate.EXAMPLES, rich_help_panel=GRAMMARS)(evaluate.evaluate)
 app.add_typer(context.app, name="context", rich_help_panel=SEQUENCES)
+app.command(epilog=align.EXAMPLES, rich_help_panel=SEQUENCES)(align.align)
 app.command(epilog=solve.EXAMPLES, rich_help_panel=EQUATIONS)(solve.solve)
 app.command(epilog=fit.EXAMPLES, rich_help_panel=EQUATIONS)(fit.fit)
 app.command(epilog=programs.EXAMPLES, rich_help_panel=EQUATIONS)(programs.programs)

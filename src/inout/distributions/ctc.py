@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from inout.distributions import arguments
 from inout.distributions.base import StructuredDistribution
 from inout.distributions.paths import NO_EVENT, PathDistribution, Planes
 from inout.forest.labels import BlockLabels
+from inout.kernels.alignment import op
 from inout.kernels.alignment.lattice import COLUMN, ROW, Lattice, Move, Plane
 
 # Layer 0 is in a blank, layer 1 in a label; a column is a label of the target. A label follows
@@ -34,6 +35,14 @@ LATTICE = Lattice(
     planes=(ROW, Plane(1, 1, 0, 0), COLUMN),
     last=(BLANKS, LABELS),
 )
+
+
+class Segments(NamedTuple):
+    """Where the labels of targets are: frames start, …, stop - 1. See `CTC.segments`."""
+
+    start: Int[Tensor, "*b u"]
+    stop: Int[Tensor, "*b u"]
+    confidence: Float[Tensor, "*b u"]
 
 
 class CTC(PathDistribution):
@@ -191,6 +200,42 @@ class CTC(PathDistribution):
             numbers, np.broadcast_to(targets, (*numbers.shape[:2], targets.shape[-1])), 2
         )
         return [numbers[:, :, self.blank, None], labels, None]
+
+    def target_marginals(self) -> Float[Tensor, "*b t u"]:
+        """Probability that a frame belongs to each label of the target, told apart by place.
+
+        Not differentiable. Frames also have a probability to be blank; both add up to 1.
+        """
+        with torch.no_grad():
+            uses = op.expected_uses(self.lattice, self._weights(self._expanded()), self._flat_sizes)
+            return uses[LABELS].reshape(*self.batch_shape, *self.sizes)
+
+    def segments(self) -> Segments:
+        """The frames of each label of the target in the forced alignment, `mode`.
+
+        `confidence` is the mean probability of the label at its frames, given the target. Where
+        there is no alignment, and in the padding, frames are -1 and confidences 0.
+
+        >>> import torch
+        >>> scores = torch.eye(3)[[0, 1, 1, 0, 2]] * 5
+        >>> CTC(scores, torch.tensor([1, 2])).segments()
+        Segments(start=tensor([1, 4]), stop=tensor([3, 5]), confidence=tensor([0.9934, 0.9999]))
+        """
+        frames = self.mode
+        before = torch.nn.functional.pad(frames[..., :-1], (1, 0), value=self.blank)
+        real = self._real & (frames >= 0) & (frames != self.blank)
+        place = ((real & (frames != before)).long().cumsum(-1) - 1).clamp(min=0)
+        t, u = self.sizes
+        own = (place[..., None] == self._columns) & real[..., None]
+        count = own.sum(-2)
+        frame = torch.arange(t, device=frames.device)[:, None]
+        found = count > 0
+        start = torch.where(own, frame, t).amin(-2) if t else count
+        stop = torch.where(own, frame + 1, 0).amax(-2) if t else count
+        chances = (self.target_marginals() * own).sum(-2) / count.clamp(min=1)
+        return Segments(
+            start.where(found, NO_EVENT), stop.where(found, NO_EVENT), chances.where(found, 0.0)
+        )
 
     def frame_marginals(self) -> Float[Tensor, "*b t v"]:
         """Probability of every label at every frame; differentiable."""

@@ -110,8 +110,8 @@ class RNNT(PathDistribution):
         expect(good, "logits", "must be [*b t u+1 v]", list(logits.shape))
         arguments.refuse_non_floats("logits", logits)
         batch_shape, (t, w, v) = logits.shape[:-3], logits.shape[-3:]
-        ids = _checked_targets(targets, batch_shape, v, blank, target_lengths)
-        u, b = ids.shape[-1], batch_shape.numel()
+        padded = targets_with_blanks(targets, batch_shape, v, blank, target_lengths)
+        u, b = padded.shape[-1] - 1, batch_shape.numel()
         if starts is None:
             expect(
                 w == u + 1,
@@ -119,7 +119,7 @@ class RNNT(PathDistribution):
                 f"must be [*b t {u + 1} v] for these targets",
                 list(logits.shape),
             )
-        padded = torch.nn.functional.pad(ids, (0, 1), value=blank).reshape(b, u + 1)
+        padded = padded.reshape(b, u + 1)
         places = _places(starts, batch_shape, t, w, u)
         own = (
             padded[:, None].expand(-1, t, -1)
@@ -159,8 +159,8 @@ class RNNT(PathDistribution):
         good = encoder.ndim >= 2 and encoder.shape[-1] > 0
         expect(good, "encoder", "must be [*b t v]", list(encoder.shape))
         batch_shape, (t, v) = encoder.shape[:-2], encoder.shape[-2:]
-        ids = _checked_targets(targets, batch_shape, v, blank, target_lengths)
-        u, b = ids.shape[-1], batch_shape.numel()
+        padded = targets_with_blanks(targets, batch_shape, v, blank, target_lengths)
+        u, b = padded.shape[-1] - 1, batch_shape.numel()
         expect_shape("predictor", predictor, (*batch_shape, u + 1, v))
         frames = arguments.checked_lengths(lengths, batch_shape, t, encoder.device)
         symbols = 1 + arguments.checked_lengths(
@@ -172,7 +172,7 @@ class RNNT(PathDistribution):
             rows = torch.arange(x.shape[-2], device=x.device) < size[..., None]
             arguments.refuse_bad_values(name, x, rows[..., None])
             real[name] = _wide(x).where(rows[..., None], 0.0).reshape(b, -1, v)
-        padded = torch.nn.functional.pad(ids, (0, 1), value=blank).reshape(b, u + 1)
+        padded = padded.reshape(b, u + 1)
         planes = joiner.from_sum(real["encoder"], real["predictor"], padded, blank)
         blanks, labels = (x.reshape(*batch_shape, t, u + 1) for x in planes)
         return cls(blanks, labels, lengths, target_lengths, tier=tier)
@@ -265,10 +265,10 @@ def _wide(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-def _checked_targets(
+def targets_with_blanks(
     targets: Tensor, batch_shape: torch.Size, v: int, blank: int, lengths: object
-) -> Int[Tensor, "*b u"]:
-    """The targets, with the blank in the padding."""
+) -> Int[Tensor, "*b w"]:
+    """The checked targets, with the blank in the padding and once more behind them: [*b u+1]."""
     expect(isinstance(blank, int) and 0 <= blank < v, "blank", f"must be in 0..{v - 1}", blank)
     good = targets.ndim == len(batch_shape) + 1 and targets.shape[:-1] == batch_shape
     wanted = f"must be [{', '.join([*map(str, batch_shape), 'u'])}] for these outputs"
@@ -280,7 +280,7 @@ def _checked_targets(
     ids = arguments.checked_range("targets", targets.where(real, blank).long(), 0, v)
     if bool(((ids == blank) & real).any()):
         raise ArgumentError("targets", f"must not have the blank, {blank}, among them")
-    return ids
+    return torch.nn.functional.pad(ids, (0, 1), value=blank)
 
 
 def _places(

@@ -1,0 +1,1 @@
+"""What `inout align` does."""
