@@ -70,3 +70,23 @@ def test_the_segmenter_writes_the_same_page_again(tmp_path: Path):
     first, second = (page.read_text(encoding="utf-8") for page in pages)
     assert first.startswith("<!DOCTYPE html>")
     assert first == second
+
+
+@pytest.mark.exhaustive
+def test_letters_and_phones_are_aligned(
+    data_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.setenv("INOUT_DATA", str(data_dir))
+    page = tmp_path / "phones.html"
+    main_of("letters_to_phones")(["--words", "600", "--epochs", "3", "--html", str(page)])
+    output = capsys.readouterr().out
+    for model in ("CTC", "transducer"):
+        wrong, right, nats = numbers(output, model)
+        assert wrong < 75
+        assert right >= 0
+        assert nats < 3  # of 39 phones: 3.7 by chance
+    assert output.count("(CTC)") == output.count("(transducer)") == 5
+    assert page.read_text(encoding="utf-8").count("<svg") == 10
