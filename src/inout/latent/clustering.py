@@ -6,18 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from inout._core.checks import at_least, expect
 from inout._core.errors import ArgumentError
 from inout._core.randomness import checked_generator, drawn
-from inout.latent.layout import Layout
+from inout.latent.layout import Layout, Numbers, Vector
 from inout.latent.model import LPCFG
 from inout.latent.starts import treebank_model
 from inout.latent.trees import SkeletalTrees
 
-Numbers = NDArray[np.int64]
-Vector = NDArray[np.float64]
 Sizes = int | Sequence[int] | Numbers
 
 # Distances are computed for this many nodes at a time.

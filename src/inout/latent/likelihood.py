@@ -19,10 +19,8 @@ from inout.kernels.latent.op import BlockPasses, add_gradients
 from inout.kernels.latent.reference import log_partitions as reference_log_partitions
 from inout.kernels.threads import GROUPS, over_batch
 from inout.latent.graphs import block_rules, graph_of_trees, joined
-from inout.latent.layout import Layout
+from inout.latent.layout import Layout, Vector
 from inout.latent.trees import SkeletalTrees
-
-Vector = NDArray[np.float64]
 
 SMALLEST = 1e-290
 """Parameters below this count as zero: derivatives by them, which are counts divided by them, may

@@ -17,13 +17,12 @@ from inout._core.checks import as_log_weights, expect_shape
 from inout._core.errors import ArgumentError
 from inout.grammars.tree import Tree
 from inout.latent.graphs import chart_of_sentence
-from inout.latent.layout import Layout
+from inout.latent.layout import Layout, Vector
 from inout.latent.likelihood import TreeLikelihood
 from inout.latent.sampling import MAX_NODES, sample_trees
 from inout.latent.skeleton import Skeleton
 from inout.latent.trees import SkeletalTrees
 
-Vector = NDArray[np.float64]
 Trees = SkeletalTrees | Sequence[Tree]
 
 

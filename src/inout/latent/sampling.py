@@ -11,11 +11,8 @@ from numpy.typing import NDArray
 from inout._core.checks import at_least
 from inout._core.errors import ArgumentError
 from inout._core.randomness import checked_generator, drawn
-from inout.latent.layout import Layout
+from inout.latent.layout import Layout, Numbers, Vector
 from inout.latent.trees import SkeletalTrees
-
-Numbers = NDArray[np.int64]
-Vector = NDArray[np.float64]
 
 MAX_NODES = 20_000_000
 """How many nodes all trees together may have before the drawing of them is given up."""

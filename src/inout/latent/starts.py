@@ -7,18 +7,15 @@ from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from inout._core.checks import at_least, expect
 from inout._core.errors import ArgumentError
 from inout._core.randomness import checked_generator, drawn
-from inout.latent.layout import MOST_VALUES, Layout
+from inout.latent.layout import MOST_VALUES, Layout, Numbers, Vector
 from inout.latent.model import LPCFG
 from inout.latent.skeleton import Skeleton
 from inout.latent.trees import SkeletalTrees
 
-Numbers = NDArray[np.int64]
-Vector = NDArray[np.float64]
 Sizes = int | Sequence[int] | Numbers
 Latent = int | Mapping[str, int] | Literal["auto"]
 

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from inout._core.errors import ArgumentError
 from inout.grammars.tree import Tree, nltk_tree
+from inout.latent.layout import Numbers
 from inout.latent.skeleton import Skeleton
-
-Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from inout.kernels.latent.arrays import LogBlocks
+from inout.kernels.latent.arrays import LogBlocks, Numbers, Vector
 from inout.kernels.latent.cpu import decode
 from inout.kernels.latent.op import BlockPasses
 from inout.kernels.limits import LATENT_MOST_KEPT
-
-Vector = NDArray[np.float64]
-Numbers = NDArray[np.int64]
 
 
 def sample_items(passes: BlockPasses, num_words: int, count: int, seed: int) -> Numbers:

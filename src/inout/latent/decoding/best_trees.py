@@ -13,12 +13,11 @@ from inout.grammars.treebank import original_label
 from inout.kernels.latent.cpu import decode
 from inout.kernels.latent.op import BlockPasses
 from inout.latent.graphs import Chart
+from inout.latent.layout import Numbers, Vector
 from inout.latent.treebank import treebank_label
 
 Constituents = Callable[[str, bool], Sequence[str]]
 """The labels of constituents that a nonterminal stands for, given whether it stands above words."""
-Vector = NDArray[np.float64]
-Numbers = NDArray[np.int64]
 Method = Literal["goodman", "min_risk", "max_rule"]
 
 

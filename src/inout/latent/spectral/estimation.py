@@ -9,19 +9,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from inout._core.checks import expect_shape
 from inout._core.errors import ArgumentError
+from inout.latent.layout import Numbers, Vector
 from inout.latent.model import LPCFG
 from inout.latent.spectral.moments import grammar_of
 from inout.latent.spectral.options import NONE, Estimator, EstimatorName
 from inout.latent.spectral.vectors import Conditioning, NodeVectors, node_vectors
 from inout.latent.starts import AUTO_MOST, Latent, most_values
 from inout.latent.trees import SkeletalTrees
-
-Numbers = NDArray[np.int64]
-Vector = NDArray[np.float64]
 
 _SEED = 20120708
 AUTO_SHARE = 0.1  # of the largest singular value

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.errors import ArgumentError
+from inout.latent.layout import Numbers
 from inout.latent.spectral.heads import HeadTable, head_leaves
 from inout.latent.trees import SkeletalTrees
 
-Numbers = NDArray[np.int64]
 FeatureFunction = Callable[[SkeletalTrees], Numbers]
 
 

@@ -11,10 +11,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from inout.latent.layout import Numbers
 from inout.latent.skeleton import Skeleton
 from inout.latent.trees import SkeletalTrees
 
-Numbers = NDArray[np.int64]
 Side = Literal["left", "right"]
 # Head rules of a category, by priority: the side to search from, and labels of children.
 HeadRules = tuple[tuple[Side, str], ...]

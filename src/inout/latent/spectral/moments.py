@@ -11,14 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.lazy import LazyModule
-from inout.latent.layout import Layout
+from inout.latent.layout import Layout, Numbers, Vector
 from inout.latent.model import LPCFG
 from inout.latent.spectral.options import Shrinkage
 from inout.latent.spectral.vectors import NodeVectors
 from inout.latent.trees import SkeletalTrees
 
-Vector = NDArray[np.float64]
-Numbers = NDArray[np.int64]
 Labels = NDArray[np.int64] | NDArray[np.int32]
 sparse: Any = LazyModule("scipy.sparse")  # few need it
 _CHUNK = 1 << 14  # nodes whose products are held at a time

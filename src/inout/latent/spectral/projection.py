@@ -8,14 +8,12 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from inout._core.checks import expect_one_of
 from inout._core.lazy import LazyModule
 from inout._core.randomness import drawn
+from inout.latent.layout import Numbers, Vector
 
-Numbers = NDArray[np.int64]
-Vector = NDArray[np.float64]
 Matrix = Any  # a sparse array of scipy
 # Few need scipy, and importing it takes long.
 sparse: Any = LazyModule("scipy.sparse")

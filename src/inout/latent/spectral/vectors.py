@@ -7,16 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from inout._core.errors import ArgumentError
+from inout.latent.layout import Numbers, Vector
 from inout.latent.spectral.features import FeatureFunction
 from inout.latent.spectral.options import Estimator
 from inout.latent.spectral.projection import CrossMoments, decompose, feature_matrix
 from inout.latent.trees import SkeletalTrees
-
-Numbers = NDArray[np.int64]
-Vector = NDArray[np.float64]
 
 # Singular values below this share of the largest are noise of floating-point arithmetic.
 _ROUNDING = 1e-10
