@@ -59,10 +59,10 @@ def test_the_same_from_other_files(run, speech):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["speech.npz"], "inout: needs a transcript: --text TEXT or --transcript FILE"),
-        (["speech.npz", "--text", " "], "inout: the transcript has no words"),
-        (["speech.npz", "--text", "abx"], "inout: no label for 'x' in 'abx'"),
-        (["speech.npz", "--text", "ab" * 6], "10 frames are too few for"),
+        (["speech.npz"], "inout: give either --text TEXT or --transcript FILE"),
+        (["speech.npz", "--text", " "], "inout: transcript must have words"),
+        (["speech.npz", "--text", "abx"], "inout: transcript: no label for 'x' in 'abx'"),
+        (["speech.npz", "--text", "ab" * 6], "inout: transcript needs 12 frames, but there are 10"),
         (["speech.npy", "--text", "a"], "speech.npy: has no array of labels"),
         (["labels.txt", "--text", "a"], "labels.txt: must be a .npz or .npy file"),
         (["none.npz", "--text", "a"], "none.npz: no such file"),
@@ -72,7 +72,10 @@ def test_the_same_from_other_files(run, speech):
         (["speech.npz", "--text", "a", "--probabilities"], "must not be negative"),
         (["nan.npy", "--labels", "labels.txt", "--text", "a"], "NaN or infinite at frame 3"),
         (["two.npz", "--text", "a"], "two.npz: must have one array [frames labels]"),
-        (["zero.npy", "--labels", "labels.txt", "--text", "a"], "no alignment is possible"),
+        (
+            ["zero.npy", "--labels", "labels.txt", "--text", "a"],
+            "inout: transcript cannot be aligned",
+        ),
     ],
 )
 def test_what_it_refuses(run, speech, arguments, message):

@@ -39,6 +39,7 @@ cannot be --weighted and --unweighted
 confidences and correct must be lists
 d1 and d2 must be at least 0
 faint and dashed must name lines
+give either --text TEXT or --transcript
 give --prior or --alpha
 use --sentence or files, not both
 inputs and outputs must have the same length

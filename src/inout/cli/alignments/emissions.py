@@ -128,7 +128,7 @@ def split(text: str, emissions: Emissions, blank: int) -> Transcript:
     known = {label: k for k, label in enumerate(emissions.labels) if k != blank}
     words = text.split()
     if not words:
-        raise ArgumentError(None, "the transcript has no words")
+        raise ArgumentError("transcript", "must have words")
     if all(word in known for word in words):
         places = [(word, range(k, k + 1)) for k, word in enumerate(words)]
         return Transcript([known[word] for word in words], places)
@@ -148,13 +148,13 @@ def _label(letter: str, word: str, known: Mapping[str, int]) -> int:
     for form in (letter, letter.lower(), letter.upper()):
         if form in known:
             return known[form]
-    raise ArgumentError(None, f"no label for {letter!r} in {word!r}")
+    raise ArgumentError("transcript", f": no label for {letter!r} in {word!r}")
 
 
 def transcript_of(text: str | None, file: str | None) -> str:
     """The transcript, from an option or a file."""
     if (text is None) == (file is None):
-        raise ArgumentError(None, "needs a transcript: --text TEXT or --transcript FILE")
+        raise ArgumentError(None, "give either --text TEXT or --transcript FILE")
     return text if text is not None else " ".join(lines_of_file(str(file)))
 
 

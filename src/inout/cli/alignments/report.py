@@ -52,11 +52,11 @@ def aligned(emissions: Emissions, transcript: Transcript, blank: int) -> Aligned
     if log_likelihood == -torch.inf:
         needed = most_frames(targets)
         why = (
-            f"{frames} frames are too few for a transcript that needs {needed}"
+            f"needs {needed} frames, but there are {frames}"
             if frames < needed
-            else "no alignment is possible: some labels have probability 0 wherever they could be"
+            else "cannot be aligned: some labels have probability 0 wherever they could be"
         )
-        raise ArgumentError(None, why)
+        raise ArgumentError("transcript", why)
     start, stop, confidence = (part.tolist() for part in found.segments())
     labels = [
         Row(emissions.labels[target], start[k], stop[k], confidence[k])
