@@ -1,11 +1,16 @@
-"""`python -m benchmarks list`, `python -m benchmarks run NAME [--quick] [--save] [--seed N] …`."""
+"""`python -m benchmarks list`, `python -m benchmarks run NAME [--quick] [--save] [--seed N] …`.
+
+`python -m benchmarks compare CHECKOUT NAME …` runs them in another checkout and in this one.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 
+from benchmarks.compare import compare
 from benchmarks.data import DataMissingError
 from benchmarks.machine import describe_machine, is_busy, load
 from benchmarks.registry import WORKLOADS, Workload
@@ -24,12 +29,19 @@ def main() -> int:
     run.add_argument("--seed", type=int, default=0, help="of experiments that draw numbers")
     about = "keep the trainings that ended when a run of the same code was cut off"
     run.add_argument("--resume", action="store_true", help=about)
+    both = commands.add_parser("compare", help="quick runs here and in another checkout, in turn")
+    both.add_argument("checkout", type=Path, help="folder of the other one, which comes first")
+    both.add_argument("names", nargs="+", choices=sorted(WORKLOADS), metavar="NAME")
+    both.add_argument("--rounds", type=int, default=3, help="how often both run")
+    both.add_argument("--whole", action="store_true", help="no quick runs; saves their results")
     given = parser.parse_args()
     if given.command == "list":
         width = max(map(len, WORKLOADS))
         for workload in WORKLOADS.values():
             print(f"{workload.name.ljust(width)}  {workload.summary}")
         return 0
+    if given.command == "compare":
+        return compare(given.checkout.resolve(), given.names, given.rounds, not given.whole)
     try:
         report = _run(WORKLOADS[given.name], given.quick, given.seed, given.resume)
     except DataMissingError as error:

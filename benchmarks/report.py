@@ -119,7 +119,7 @@ class Report:
                 *self._cells(),
                 "Medians; ours and the peers' runs alternate.",
                 "",
-                *_table(("figure", "value", "unit", "bound", "holds", "repeats"), figures),
+                *table(("figure", "value", "unit", "bound", "holds", "repeats"), figures),
                 "",
                 *([*failures, ""] if failures else []),
             ]
@@ -145,7 +145,7 @@ class Report:
         names = list(dict.fromkeys(row for row, _ in cells))
         columns = list(dict.fromkeys(column for _, column in cells))
         rows = [[name, *(cells.get((name, column), "") for column in columns)] for name in names]
-        return [*_table(("", *columns), rows), ""]
+        return [*table(("", *columns), rows), ""]
 
     def last_line(self) -> str:
         """One line of JSON: the figures, the bound of each and whether it holds."""
@@ -187,7 +187,8 @@ def _lines(value: Any) -> str:
     return "[" + ",\n".join(json.dumps(one) for one in value) + "]"
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of text as lines of Markdown."""
     widths = [max(len(cell) for cell in column) for column in zip(header, *rows, strict=True)]
 
     def line(cells: Sequence[str]) -> str:

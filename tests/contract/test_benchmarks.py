@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from benchmarks import __main__ as command
+from benchmarks import compare as comparing
 from benchmarks import report, timing
 from benchmarks.data import DataMissingError
 from benchmarks.peers import peer
@@ -129,3 +130,32 @@ def test_a_seed_goes_to_workloads_that_take_one():
     assert isinstance(seeded, partial)
     assert seeded.keywords == {"seed": 7, "resume": True}
     assert not WORKLOADS["rna"].load(7).prepare.keywords
+
+
+def checkout(folder, value):
+    """A folder whose benchmarks print one figure, one that only it has, and one that failed."""
+    package = folder / "benchmarks"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    values = {"time": value, f"only {value}": 1.0, "failed": None}
+    figures = [{"name": name, "value": number} for name, number in values.items()]
+    line = json.dumps({"figures": figures})
+    (package / "__main__.py").write_text(f"import sys; print(sys.argv[1:]); print({line!r})")
+    return folder
+
+
+def test_figures_of_two_checkouts_are_compared(tmp_path, monkeypatch, capsys):
+    before, after = checkout(tmp_path / "before", 2.0), checkout(tmp_path / "after", 3.0)
+    monkeypatch.setattr(comparing, "ROOT", after)
+    monkeypatch.setattr("sys.argv", ["benchmarks", "compare", str(before), "em", "--rounds", "2"])
+    assert command.main() == 0
+    table = capsys.readouterr().out.splitlines()
+    assert table[0] == "## `em`"
+    assert [cell.strip() for cell in table[-2].split("|")[1:-1]] == ["time", "2", "3", "1.50"]
+    assert not any("only" in line or "failed" in line for line in table)
+
+
+def test_a_run_that_fails_ends_the_comparison(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["benchmarks", "compare", str(tmp_path), "em"])
+    with pytest.raises(SystemExit, match=r"benchmarks: em failed in .*\n.*No module named benchm"):
+        command.main()
