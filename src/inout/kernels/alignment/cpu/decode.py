@@ -38,7 +38,7 @@ def weigh(grid, b, s, weights, logs):
         if first < 0:
             grids.fill(0.0, own)
         else:
-            grids.copy(logs[first], own)
+            grids.assign(logs[first], own)
         if second >= 0:
             grids.increase(logs[second], own)
 

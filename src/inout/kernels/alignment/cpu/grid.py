@@ -73,8 +73,11 @@ def place_in(offset, s, slope):
 
 
 @inner
-def copy(values, out):
-    """out = values; loops from 0 on become vector instructions, others do not."""
+def assign(values, out):
+    """out = values; loops from 0 on become vector instructions, others do not.
+
+    Not called `copy`: what calls something of that name counts references, see `compiled`.
+    """
     for k in range(out.shape[0]):
         out[k] = values[k]
 
@@ -101,10 +104,10 @@ def read(flat, offset, s, n, m, slope, missing, out):
     if stride == 0:
         fill(flat[start], here)
     elif stride == 1:
-        copy(flat[start + low : start + high + 1], here)
+        assign(flat[start + low : start + high + 1], here)
     else:
         # From the last lane on, whose entry comes first.
-        copy(flat[start + high * stride : start + low * stride + 1 : -stride], here[::-1])
+        assign(flat[start + high * stride : start + low * stride + 1 : -stride], here[::-1])
 
 
 @inner

@@ -133,7 +133,8 @@ def go_forward(grid, b, shares, directions, counts, means):
             own = shares[k, cell : cell + count]
             mean(own, sources_of(nodes, move, s, first, last), value, here)
         for layer in range(grid.layers):
-            grids.copy(nodes[s % 3, layer, first + 1 : last + 2], means[layer, cell : cell + count])
+            here = nodes[s % 3, layer, first + 1 : last + 2]
+            grids.assign(here, means[layer, cell : cell + count])
 
 
 @inner

@@ -124,8 +124,8 @@ def gather(moves, s, front, begin, end, lo, hi):
         exponents = front.exponents[row, source, first : first + count]
         if own[OWN] >= 0:
             terms, sizes = front.terms[number, :count], front.sizes[number, :count]
-            grids.copy(front.mantissas[row, source, first : first + count], terms)
-            grids.copy(exponents, sizes)
+            grids.assign(front.mantissas[row, source, first : first + count], terms)
+            grids.assign(exponents, sizes)
             multiply(front.weights[own[OWN]], front.powers[own[OWN]], terms, sizes)
             if own[OTHER] >= 0:
                 multiply(front.weights[own[OTHER]], front.powers[own[OTHER]], terms, sizes)
