@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd import grad, gradcheck, gradgradcheck
 
 from inout import RNNT, ArgumentError
-from inout.kernels.alignment import joiner
+from inout.kernels.alignment import blocks
 from tests.contract.distribution_suite import F32, F64, Case, DistributionSuite, Event, Part, seeded
 from tests.contract.misuse_suite import lengths_read, unusual
 from tests.support import assert_close
@@ -122,7 +122,7 @@ def plain(logits: Tensor, targets: Tensor, *sizes: Tensor) -> Tensor:
 @pytest.mark.parametrize("dtype", [F64, F32], ids=["float64", "float32"])
 def test_planes_from_logits(dtype, monkeypatch):
     """In blocks, whatever stands in the padding; with the gradient."""
-    monkeypatch.setattr(joiner, "JOINER_BLOCK", 40)
+    monkeypatch.setattr(blocks, "JOINER_BLOCK", 40)
     logits, targets, *sizes = outputs(1, dtype)
     mine, truth = (logits.clone().requires_grad_() for _ in range(2))
     log_z, expected = (

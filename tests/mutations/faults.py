@@ -16,7 +16,7 @@ _DEPENDENCIES = "tests/contract/test_dependency_tree.py"
 _ARBORESCENCES = "tests/oracle/test_arborescences.py"
 _CTC = "tests/contract/test_ctc.py"
 _ALIGNMENT = "tests/contract/test_alignment.py"
-_TRANSDUCER = "tests/contract/test_transducer.py"
+_JOINER = "tests/agreement/test_joiner.py"
 _PCFG = "tests/contract/test_pcfg.py"
 _FACTORED_PCFG = "tests/contract/test_factored_pcfg.py"
 _FACTORED_CHAIN = "tests/contract/test_factored_chain.py"
@@ -228,11 +228,27 @@ KERNELS = (
     ),
     Fault(
         "transducer-lost-digits-unnoticed",
-        file="kernels/alignment/joiner.py",
-        function="from_sum",
-        text="if is_readable(lost) and bool(lost.any()):",
-        instead="if False:",
-        tests=(_TRANSDUCER, "-k", "additive_joiner"),
+        file="kernels/alignment/additive.py",
+        function="_FromSum.forward",
+        text="places = lost.nonzero()",
+        instead="places = lost.nonzero()[:0]",
+        tests=(_JOINER, "-k", "sums"),
+    ),
+    Fault(
+        "transducer-equal-labels-overwritten",
+        file="kernels/alignment/additive.py",
+        function="_add_by_label",
+        text="sums.gather(-1, first[:, None].expand(*each))",
+        instead="values",
+        tests=(_JOINER, "-k", "sums"),
+    ),
+    Fault(
+        "transducer-padding-read",
+        file="kernels/alignment/blocks.py",
+        function="gradient",
+        text="block.masked_fill_(weight == 0, 0.0)",
+        instead="block",
+        tests=(_JOINER, "-k", "blocks"),
     ),
     Fault(
         "pcfg-children-swapped",

@@ -15,7 +15,7 @@ from inout._core.errors import ArgumentError
 from inout.distributions import arguments
 from inout.distributions.paths import NO_EVENT, PathDistribution, Planes
 from inout.forest.labels import BlockLabels
-from inout.kernels.alignment import joiner
+from inout.kernels.alignment import additive, joiner
 from inout.kernels.alignment.lattice import ROW, Lattice, Move, Plane
 
 BLANK, LABEL = 0, 1
@@ -119,14 +119,17 @@ class RNNT(PathDistribution):
                 f"must be [*b t {u + 1} v] for these targets",
                 list(logits.shape),
             )
-        padded = padded.reshape(b, u + 1)
-        places = _places(starts, batch_shape, t, w, u)
-        own = (
-            padded[:, None].expand(-1, t, -1)
-            if places is None
-            else padded[:, None].expand(-1, t, -1).gather(-1, places)
+        frames = arguments.checked_lengths(lengths, batch_shape, t, logits.device)
+        symbols = 1 + arguments.checked_lengths(
+            target_lengths, batch_shape, u, logits.device, "target_lengths"
         )
-        planes = joiner.from_logits(_wide(logits).reshape(b, t, w, v), own, blank)
+        places = _places(starts, batch_shape, t, w, u)
+        columns = torch.arange(w, device=logits.device) if places is None else places
+        real = torch.arange(t, device=logits.device)[:, None] < frames.reshape(b, 1, 1)
+        real = real & (columns < symbols.reshape(b, 1, 1))
+        own = padded.reshape(b, 1, u + 1).expand(-1, t, -1)
+        own = (own if places is None else own.gather(-1, places)).where(real, NO_EVENT)
+        planes = joiner.from_logits(logits.reshape(b, t, w, v), own, blank)
         if places is not None:
             none = planes[0].new_full((b, t, u + 1), -torch.inf)
             planes = (none.scatter(-1, places, planes[0]), none.scatter(-1, places, planes[1]))
@@ -173,7 +176,7 @@ class RNNT(PathDistribution):
             arguments.refuse_bad_values(name, x, rows[..., None])
             real[name] = _wide(x).where(rows[..., None], 0.0).reshape(b, -1, v)
         padded = padded.reshape(b, u + 1)
-        planes = joiner.from_sum(real["encoder"], real["predictor"], padded, blank)
+        planes = additive.from_sum(real["encoder"], real["predictor"], padded, blank)
         blanks, labels = (x.reshape(*batch_shape, t, u + 1) for x in planes)
         return cls(blanks, labels, lengths, target_lengths, tier=tier)
 

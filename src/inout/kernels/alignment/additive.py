@@ -1,0 +1,154 @@
+"""The same log-probabilities for logits that are sums, encoder [b t v] + predictor [b w v].
+
+The sum over symbols is a product of matrices of exponentials, each relative to its row's largest,
+and so are the gradients: the logits [b t w v] are never made. Where a sum is so small that digits
+may have been lost, because no symbol is likely for both, it is added up in logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from inout._core.tracing import any_seen, is_transformed
+from inout.kernels.alignment.blocks import Planes, finite
+from inout.kernels.limits import JOINER_BLOCK, JOINER_STEEP, JOINER_TINY
+
+
+def from_sum(
+    encoder: Float[Tensor, "b t v"],
+    predictor: Float[Tensor, "b w v"],
+    labels: Int[Tensor, "b w"],
+    blank: int,
+) -> Planes:
+    """log softmax of the blank and of the labels; O(t v + w v + t w) memory.
+
+    What is not read must not be NaN.
+    """
+    if is_transformed(encoder, predictor):
+        return reference_planes(encoder, predictor, labels, blank)
+    found: Planes = _FromSum.apply(encoder, predictor, labels, blank)  # type: ignore[no-untyped-call]
+    return found
+
+
+def reference_planes(encoder: Tensor, predictor: Tensor, labels: Tensor, blank: int) -> Planes:
+    """The same, recorded by autograd: for second derivatives."""
+    tops = [finite(x.detach().amax(-1, keepdim=True)) for x in (encoder, predictor)]
+    factors = [(x - top).exp() for x, top in zip((encoder, predictor), tops, strict=True)]
+    sums = factors[0] @ factors[1].mT
+    lost = sums.detach() < JOINER_STEEP.of(sums.dtype)
+    log_z = torch.where(lost, 1.0, sums).log() + tops[0] + tops[1].mT
+    if any_seen(lost):
+        log_z = _with_rows(log_z, encoder, predictor, lost)
+    own = predictor.gather(-1, labels[..., None])[..., 0]
+    # Indexing, unlike `gather`, adds up gradients in a fixed order on a GPU.
+    each = torch.arange(len(labels), device=labels.device)[:, None]
+    at_labels = encoder.mT[each, labels].mT
+    blanks = encoder[..., blank, None] + predictor[:, None, :, blank]
+    return blanks - log_z, at_labels + own[:, None] - log_z
+
+
+def _with_rows(log_z: Tensor, encoder: Tensor, predictor: Tensor, lost: Tensor) -> Tensor:
+    """log Z with exact values where digits were lost."""
+    places = lost.nonzero()
+    exact = [
+        checkpoint(_log_z_of_rows, encoder, predictor, own, use_reentrant=False)
+        for own in _blocks(places, encoder.shape[-1])
+    ]
+    return log_z.index_put(tuple(places.unbind(-1)), torch.cat(exact))
+
+
+def _log_z_of_rows(encoder: Tensor, predictor: Tensor, places: Tensor) -> Tensor:
+    """log Z of some pairs (element, frame, symbol)."""
+    b, t, w = places.unbind(-1)
+    logits = encoder[b, t] + predictor[b, w]
+    dead = (logits.detach() == -torch.inf).all(-1, keepdim=True)
+    return torch.where(dead, 0.0, logits).logsumexp(-1).where(~dead[:, 0], 0.0)
+
+
+def _blocks(places: Int[Tensor, "k 3"], v: int) -> Iterator[Tensor]:
+    """Some of the pairs at a time, of JOINER_BLOCK logits."""
+    yield from torch.split(places, max(1, JOINER_BLOCK // max(v, 1)))
+
+
+class _FromSum(torch.autograd.Function):
+    """(encoder, predictor, labels, blank) -> the two planes."""
+
+    @staticmethod
+    def forward(ctx: Any, encoder: Tensor, predictor: Tensor, labels: Tensor, blank: int) -> Planes:
+        given = (encoder, predictor)
+        tops = [finite(x.amax(-1, keepdim=True)) for x in given]
+        factors = [(x - top).exp_() for x, top in zip(given, tops, strict=True)]
+        sums = factors[0] @ factors[1].mT
+        lost = sums < JOINER_TINY.of(sums.dtype)
+        places = lost.nonzero()
+        logs = sums.masked_fill_(lost, torch.inf).log()
+        blanks = (encoder[..., blank, None] - tops[0]) + (predictor[..., blank, None] - tops[1]).mT
+        at_labels = encoder.gather(-1, labels[:, None].expand(-1, encoder.shape[1], -1)) - tops[0]
+        own = (predictor.gather(-1, labels[..., None]) - tops[1]).mT
+        planes = blanks.sub_(logs), at_labels.add_(own).sub_(logs)
+        for part in _blocks(places, encoder.shape[-1]):
+            b, t, w = part.unbind(-1)
+            logits, top, log = _rows(encoder, predictor, part)
+            both = logits[:, blank, None], logits.gather(-1, labels[b, w][:, None])
+            for plane, x in zip(planes, both, strict=True):
+                plane[b, t, w] = (x - top - log)[:, 0]
+        ctx.blank = blank
+        ctx.save_for_backward(encoder, predictor, labels, places, *factors, sums)
+        return planes
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        encoder, predictor, labels, places, *factors, sums = ctx.saved_tensors
+        if torch.is_grad_enabled():  # there may be second derivatives
+            inputs = [x for x in (encoder, predictor) if x.requires_grad]
+            with torch.enable_grad():
+                planes = reference_planes(encoder, predictor, labels, ctx.blank)
+                found = iter(torch.autograd.grad(planes, inputs, gradients, create_graph=True))
+            results = [next(found) if x.requires_grad else None for x in (encoder, predictor)]
+            return *results, None, None
+        of_blank, of_own = gradients
+        both = of_blank + of_own
+        ratio = both / sums  # 0 where digits were lost
+        of_encoder = (ratio @ factors[1]).mul_(factors[0]).neg_()
+        of_predictor = (ratio.mT @ factors[0]).mul_(factors[1]).neg_()
+        for part in _blocks(places, encoder.shape[-1]):
+            b, t, w = part.unbind(-1)
+            logits, top, log = _rows(encoder, predictor, part)
+            weight = both[b, t, w][:, None]
+            shares = (logits - top - log).exp_().mul_(-weight).masked_fill_(weight == 0, 0.0)
+            of_encoder.index_put_((b, t), shares, accumulate=True)
+            of_predictor.index_put_((b, w), shares, accumulate=True)
+        of_encoder[..., ctx.blank] += of_blank.sum(-1)
+        of_predictor[..., ctx.blank] += of_blank.sum(-2)
+        _add_by_label(of_encoder, labels, of_own)
+        of_predictor.scatter_add_(-1, labels[..., None], of_own.sum(-2)[..., None])
+        return of_encoder, of_predictor, None, None
+
+
+def _rows(encoder: Tensor, predictor: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits [k v] of some pairs, the largest of each [k 1], and the logs of sums beside it."""
+    b, t, w = places.unbind(-1)
+    logits = encoder[b, t] + predictor[b, w]
+    top = finite(logits.amax(-1, keepdim=True))
+    return logits, top, finite((logits - top).exp_().sum(-1, keepdim=True).log())
+
+
+def _add_by_label(
+    totals: Float[Tensor, "b t v"], labels: Int[Tensor, "b w"], values: Float[Tensor, "b t w"]
+) -> None:
+    """Add values to the totals of their labels, those of equal labels in a fixed order."""
+    w = labels.shape[1]
+    place = torch.arange(w, device=labels.device)
+    same = labels[:, :, None] == labels[:, None]
+    first = place.where(same, w).amin(-1)  # where each label occurs first
+    sums = values @ (first[..., None] == place).to(values)
+    each = (-1, totals.shape[1], -1)
+    at = labels[:, None].expand(*each)
+    # Equal labels write the same numbers.
+    totals.scatter_(-1, at, totals.gather(-1, at) + sums.gather(-1, first[:, None].expand(*each)))

@@ -1,0 +1,1 @@
+"""Paths through a grid, and transducers' joiners, for GPUs, by Triton."""

@@ -1,0 +1,104 @@
+"""Planes of a transducer from joint outputs, and from sums, against a log-softmax in float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import grad
+
+from inout.kernels.alignment import additive, blocks, joiner
+from tests.agreement.joint_outputs import KINDS, joint_outputs, sums
+from tests.oracle.joiner import planes, weighted
+from tests.support import assert_close
+
+F64, F32 = torch.float64, torch.float32
+HALF = torch.float16
+
+
+@pytest.mark.parametrize("dtype", [F64, F32, HALF], ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_planes_from_logits_in_blocks(kind, dtype, monkeypatch):
+    """And the gradient, with blocks that end in the middle; NaN in the padding is not read."""
+    monkeypatch.setattr(blocks, "JOINER_BLOCK", 100)
+    logits, labels, weights = joint_outputs(2, 4, 3, 9, kind, dtype)
+    mine, truth = (x.clone().requires_grad_() for x in (logits, logits.double()))
+    found, expected = joiner.from_logits(mine, labels, 8), planes(truth, labels, 8)
+    for x, y in zip(found, expected, strict=True):
+        assert x.dtype == (F64 if dtype == F64 else F32)
+        assert_close(x, y, rtol=None if dtype == F64 else 1e-6)
+    (first,), (wanted,) = (
+        grad(weighted(x, weights), leaf) for x, leaf in ((found, mine), (expected, truth))
+    )
+    assert first.dtype == dtype
+    assert_close(joiner.wide(first), wanted.where(labels[..., None] >= 0, 0.0), **_bounds(dtype))
+    assert bool((first[labels < 0] == 0).all())
+
+
+def _bounds(dtype: torch.dtype) -> dict[str, float]:
+    return {"rtol": 2e-3, "atol": 1e-3} if dtype == HALF else {}
+
+
+@pytest.mark.parametrize("kind", ["plain", "masked", "dead"])
+def test_second_derivatives(kind):
+    """Of joint outputs and of sums; NaN in the padding stays there."""
+    logits, labels, weights = joint_outputs(2, 3, 3, 5, kind, F64)
+    along = torch.randn(logits.shape, generator=torch.Generator().manual_seed(1), dtype=F64)
+    found = []
+    for way in (joiner.from_logits, planes):
+        leaf = logits.clone().requires_grad_()
+        (first,) = grad(weighted(way(leaf, labels, 0), weights), leaf, create_graph=True)
+        real = labels[..., None] >= 0
+        (second,) = grad((first * along).where(real, 0.0).sum(), leaf)
+        found.append([first.where(real, 0.0), second.where(real, 0.0)])
+        if way is joiner.from_logits:
+            assert bool(first.isfinite().all())
+            assert bool(second.isfinite().all())
+    for x, y in zip(*found, strict=True):
+        assert_close(x, y)
+
+
+@pytest.mark.parametrize("dtype", [F64, F32], ids=str)
+@pytest.mark.parametrize("scale", [1.0, 30.0, 1000.0])
+@pytest.mark.parametrize("dead", [False, True], ids=["", "dead"])
+def test_planes_from_sums(scale, dtype, dead, monkeypatch):
+    """Labels that occur twice; rows where an encoder and a predictor prefer different symbols."""
+    monkeypatch.setattr(additive, "JOINER_BLOCK", 100)
+    encoder, predictor, labels, weights = sums(2, 6, 5, 9, scale, dead)
+    parts = [x.to(dtype) for x in (encoder, predictor)]
+    found = []
+    for way, kind in ((additive.from_sum, dtype), (_by_logits, F64)):
+        leaves = [x.to(kind).requires_grad_() for x in parts]
+        both = way(*leaves, labels, 8)
+        found.append([*both, *grad(weighted(both, weights), leaves)])
+    for x, y in zip(*found, strict=True):
+        # Sums of float32 numbers around `scale` have lost digits before any exp.
+        assert_close(x, y, atol=1e-10 if dtype == F64 else 4e-7 * scale)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1000.0])
+def test_second_derivatives_of_sums(scale):
+    encoder, predictor, labels, weights = sums(2, 4, 3, 5, scale, dead=scale > 1)
+    found = []
+    for way in (additive.from_sum, _by_logits):
+        leaves = [x.clone().requires_grad_() for x in (encoder, predictor)]
+        first = grad(weighted(way(*leaves, labels, 0), weights), leaves, create_graph=True)
+        along = sum((x * x.detach().cos()).sum() for x in first)
+        found.append([*first, *grad(along, leaves)])
+    for x, y in zip(*found, strict=True):
+        assert_close(x, y, atol=1e-9)
+
+
+def test_only_one_part_may_need_a_gradient():
+    encoder, predictor, labels, weights = sums(2, 4, 3, 5, 1.0, dead=False)
+    leaf = predictor.clone().requires_grad_()
+    (first,) = grad(weighted(additive.from_sum(encoder, leaf, labels, 0), weights), leaf)
+    (again,) = grad(
+        weighted(additive.from_sum(encoder, leaf, labels, 0), weights), leaf, create_graph=True
+    )
+    assert_close(first, again)
+
+
+def _by_logits(encoder: Tensor, predictor: Tensor, labels: Tensor, blank: int):
+    logits = encoder[:, :, None] + predictor[:, None]
+    return planes(logits, labels[:, None].expand(logits.shape[:-1]), blank)
