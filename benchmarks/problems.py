@@ -200,6 +200,26 @@ def transducer(b: int, t: int, u: int) -> Problem:
     return Problem(f"RNNT {b}x{t}x{u}", RNNT, potentials, tuple(potentials))
 
 
+def joint_transducer(b: int, t: int, u: int, v: int) -> Problem:
+    """A transducer from joint outputs: t frames, u labels of v - 1."""
+    generator = torch.Generator().manual_seed(0)
+    logits = _randn(generator, b, t, u + 1, v)
+    targets = torch.randint(1, v, (b, u), generator=generator)
+    name = f"RNNT from logits {b}x{t}x{u}x{v}"
+    return Problem(
+        name, RNNT.from_logits, {"logits": logits}, ("logits", "targets"), {"targets": targets}
+    )
+
+
+def added_transducer(b: int, t: int, u: int, v: int) -> Problem:
+    """A transducer from an additive joiner: t frames, u labels of v - 1."""
+    generator = torch.Generator().manual_seed(0)
+    parts = {"encoder": _randn(generator, b, t, v), "predictor": _randn(generator, b, u + 1, v)}
+    targets = torch.randint(1, v, (b, u), generator=generator)
+    name = f"RNNT from an additive joiner {b}x{t}x{u}x{v}"
+    return Problem(name, RNNT.from_joiner, parts, (*parts, "targets"), {"targets": targets})
+
+
 def warping(b: int, n: int, m: int) -> Problem:
     """Time warping of series of n and m numbers, their squared differences being the costs."""
     generator = torch.Generator().manual_seed(0)

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from benchmarks import problems
 from benchmarks.data import DataMissingError
+from benchmarks.gpu.peers import Peer, torchaudio_rnnt
 from benchmarks.gpu.products import matrix_products
-from benchmarks.gpu.timing import peak_bytes, synchronised
+from benchmarks.gpu.timing import in_turn, peak_bytes, synchronised
 from benchmarks.problems import Gradient, Problem, apart, furthest_apart
 from benchmarks.report import Agreement, Figure
 
@@ -34,6 +36,7 @@ class Case:
     at_most_potentials: float | None = None  # peak memory, in sizes of the potentials
     at_most_gib: float | None = None
     compared: int | None = None  # elements whose log Z the CPU computes in float64; None: all
+    peer: Callable[[], Peer | None] | None = None  # another library's function, None if it lacks
 
 
 def _dependency_cases() -> Iterator[Case]:
@@ -50,6 +53,26 @@ def _dependency_cases() -> Iterator[Case]:
             partial(problems.dependency_tree, *shape, projective),
             at_most_ms=bound,
         )
+
+
+def _transducer_cases() -> Iterator[Case]:
+    """Transducers: (batch, frames, labels, symbols), and the bound in milliseconds."""
+    for shape, bound in (((16, 200, 50, 1024), 2.0), ((8, 400, 100, 1024), 4.0)):
+        yield Case(
+            partial(problems.joint_transducer, 3, 9, 4, 33),
+            partial(problems.joint_transducer, *shape),
+            at_most_ms=bound,
+            at_most_potentials=2.1,  # logits, gradient, and 5 %
+            compared=1,
+            peer=torchaudio_rnnt,
+        )
+    yield Case(
+        partial(problems.added_transducer, 3, 9, 4, 33),
+        partial(problems.added_transducer, 8, 2000, 100, 1000),
+        at_most_ms=6,
+        at_most_gib=1,
+        compared=1,
+    )
 
 
 CASES = (
@@ -82,6 +105,7 @@ CASES = (
     Case(lambda: problems.semi_markov(3, 17, 4, 5), lambda: problems.semi_markov(16, 64, 8, 16)),
     Case(lambda: problems.span_tree(3, 11, 4), lambda: problems.span_tree(32, 40, 64)),
     *_dependency_cases(),
+    *_transducer_cases(),
 )
 
 
@@ -161,9 +185,17 @@ def measure(state: State) -> Iterator[Figure]:
 def _figures(case: Case, problem: Problem, repeats: int) -> Iterator[Figure]:
     on_gpu = problem.to("cuda")
     name = f"log Z + gradient, {problem.name}"
-    wall, device = synchronised(on_gpu.gradient, repeats)
+    peer = case.peer() if case.peer else None
+    ways: dict[str, Callable[[], Any]] = {"ours": on_gpu.gradient}
+    if peer is not None:
+        ways["theirs"] = partial(peer, on_gpu)
+    times = in_turn(ways, repeats)
+    wall, device = times["ours"]
     yield Figure(name, wall * 1e3, "ms", at_most=case.at_most_ms, repeats=repeats)
     yield Figure(f"{name}: between events on the GPU", device * 1e3, "ms", repeats=repeats)
+    if "theirs" in times:
+        ratio, name = times["theirs"][0] / wall, f"peer / ours, {problem.name}"
+        yield Figure(name, ratio, "times", repeats=repeats)
     if case.at_most_products is not None:
         yield from _beside_products(case, problem, wall, repeats)
     yield from _memory(case, on_gpu)

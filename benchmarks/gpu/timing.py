@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any
 
@@ -22,25 +22,33 @@ def synchronised(way: Callable[[], Any], repeats: int) -> tuple[float, float]:
 
     As in `triton.testing.do_bench`, the second-level cache is cleared before each run.
     """
-    for _ in range(WARM_UP):
-        way()
+    return in_turn({"": way}, repeats)[""]
+
+
+def in_turn(ways: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, tuple[float, float]]:
+    """The same for several ways, whose runs alternate."""
+    for way in ways.values():
+        for _ in range(WARM_UP):
+            way()
     cache = torch.empty(CACHE_BYTES, dtype=torch.int8, device="cuda")
-    wall, device = [], []
+    wall: dict[str, list[float]] = {name: [] for name in ways}
+    device: dict[str, list[float]] = {name: [] for name in ways}
     gc.collect()
     gc.disable()
     for _ in range(repeats):
-        cache.zero_()
-        before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        before.record()
-        way()
-        after.record()
-        torch.cuda.synchronize()
-        wall.append(time.perf_counter() - start)
-        device.append(before.elapsed_time(after) / 1e3)
+        for name, way in ways.items():
+            cache.zero_()
+            before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            before.record()
+            way()
+            after.record()
+            torch.cuda.synchronize()
+            wall[name].append(time.perf_counter() - start)
+            device[name].append(before.elapsed_time(after) / 1e3)
     gc.enable()
-    return median(wall), median(device)
+    return {name: (median(wall[name]), median(device[name])) for name in ways}
 
 
 def peak_bytes(problem: Problem) -> int:
