@@ -35,22 +35,39 @@ def test_planes_from_logits_in_blocks(kind, dtype, monkeypatch):
     assert bool((first[labels < 0] == 0).all())
 
 
+def test_third_derivatives():
+    logits, labels, weights = joint_outputs(1, 2, 2, 4, "plain", F64)
+    some = logits.nan_to_num(0.0)
+    found = []
+    for way in (joiner.from_logits, planes):
+        leaf = some.clone().requires_grad_()
+        both = way(leaf, labels, 0)
+        score = weighted(both, weights) + (both[0] * both[1]).sum()
+        (first,) = grad(score, leaf, create_graph=True)
+        (second,) = grad((first * leaf.detach().cos()).sum(), leaf, create_graph=True)
+        found.append([first, second, *grad((second * leaf.detach().sin()).sum(), leaf)])
+    for x, y in zip(*found, strict=True):
+        assert_close(x, y)
+
+
 def _bounds(dtype: torch.dtype) -> dict[str, float]:
     return {"rtol": 2e-3, "atol": 1e-3} if dtype == HALF else {}
 
 
 @pytest.mark.parametrize("kind", ["plain", "masked", "dead"])
-def test_second_derivatives(kind):
-    """Of joint outputs and of sums; NaN in the padding stays there."""
+def test_second_derivatives(kind, monkeypatch):
+    """In blocks, by the logits and by the planes' gradients; NaN in the padding stays there."""
+    monkeypatch.setattr(blocks, "JOINER_BLOCK", 20)
     logits, labels, weights = joint_outputs(2, 3, 3, 5, kind, F64)
     along = torch.randn(logits.shape, generator=torch.Generator().manual_seed(1), dtype=F64)
     found = []
     for way in (joiner.from_logits, planes):
         leaf = logits.clone().requires_grad_()
-        (first,) = grad(weighted(way(leaf, labels, 0), weights), leaf, create_graph=True)
+        given = [x.clone().requires_grad_() for x in weights]
+        (first,) = grad(weighted(way(leaf, labels, 0), given), leaf, create_graph=True)
         real = labels[..., None] >= 0
-        (second,) = grad((first * along).where(real, 0.0).sum(), leaf)
-        found.append([first.where(real, 0.0), second.where(real, 0.0)])
+        second, *rest = grad((first * along).where(real, 0.0).sum(), (leaf, *given))
+        found.append([first.where(real, 0.0), second.where(real, 0.0), *rest])
         if way is joiner.from_logits:
             assert bool(first.isfinite().all())
             assert bool(second.isfinite().all())
@@ -87,6 +104,19 @@ def test_second_derivatives_of_sums(scale):
         found.append([*first, *grad(along, leaves)])
     for x, y in zip(*found, strict=True):
         assert_close(x, y, atol=1e-9)
+
+
+def test_one_part_may_depend_on_the_other():
+    encoder, _, labels, weights = sums(2, 3, 3, 5, 1.0, dead=False)
+    found = []
+    for way in (additive.from_sum, _by_logits):
+        leaf = encoder.clone().requires_grad_()
+        both = way(leaf, leaf.sin(), labels, 0)
+        score = weighted(both, weights) + (both[0] * both[1]).sum()
+        (first,) = grad(score, leaf, create_graph=True)
+        found.append([first, *grad(first.square().sum(), leaf)])
+    for x, y in zip(*found, strict=True):
+        assert_close(x, y)
 
 
 def test_only_one_part_may_need_a_gradient():

@@ -106,12 +106,12 @@ class _FromSum(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         encoder, predictor, labels, places, *factors, sums = ctx.saved_tensors
         if torch.is_grad_enabled():  # there may be second derivatives
-            inputs = [x for x in (encoder, predictor) if x.requires_grad]
             with torch.enable_grad():
-                planes = reference_planes(encoder, predictor, labels, ctx.blank)
-                found = iter(torch.autograd.grad(planes, inputs, gradients, create_graph=True))
-            results = [next(found) if x.requires_grad else None for x in (encoder, predictor)]
-            return *results, None, None
+                # Aliases: if one input depends on the other, the caller's graph handles it.
+                own = [x.view_as(x).requires_grad_() for x in (encoder, predictor)]
+                planes = reference_planes(own[0], own[1], labels, ctx.blank)
+                found = torch.autograd.grad(planes, own, gradients, create_graph=True)
+            return *found, None, None
         of_blank, of_own = gradients
         both = of_blank + of_own
         ratio = both / sums  # 0 where digits were lost

@@ -57,6 +57,33 @@ def gradient(
     return result.scatter_add_(-1, places, of_own[..., None].to(result))
 
 
+def tangent(
+    logits: Float[Tensor, "b t w v"],
+    labels: Int[Tensor, "b t w"],
+    scales: Scales,
+    of_planes: Planes,
+    direction: Float[Tensor, "b t w v"],
+    blank: int,
+) -> tuple[Float[Tensor, "b t w v"], Float[Tensor, "b t w"], Float[Tensor, "b t w"]]:
+    """Gradients of (gradient . direction): by the logits, and by the gradients of both planes."""
+    both = (of_planes[0] + of_planes[1]).masked_fill(labels < 0, 0.0).flatten()
+    result, means = torch.empty_like(logits), torch.empty_like(scales[0])
+    flat, out, along = (x.flatten(0, -2) for x in (logits, result, direction))
+    tops, logs = (x.flatten() for x in scales)
+    for rows in _blocks(flat):
+        weight, padding = both[rows, None], labels.view(-1)[rows, None] < 0
+        shares = wide(flat[rows]) - tops[rows, None]
+        shares.sub_(logs[rows, None]).exp_().masked_fill_(padding, 0.0)
+        moved = wide(along[rows]).masked_fill(padding, 0.0)
+        mean = (shares * moved).sum(-1, keepdim=True)
+        means.view(-1)[rows] = mean[:, 0]
+        out[rows] = (moved - mean).mul_(shares).mul_(-weight)
+    places = labels.clamp(min=0)[..., None]
+    at = direction[..., blank], direction.gather(-1, places)[..., 0]
+    of_blank, of_own = ((x - means).masked_fill(labels < 0, 0.0) for x in at)
+    return result, of_blank, of_own
+
+
 def finite(log_z: Tensor) -> Tensor:
     """0 where nothing is possible: what is there is -inf already."""
     return torch.where(log_z == -torch.inf, 0.0, log_z)

@@ -47,21 +47,44 @@ class _FromLogits(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor, blank: int) -> Planes:
-        ctx.blank, ctx.kernels = blank, _kernels(logits)
-        planes, scales = ctx.kernels.planes(logits, labels, blank)
+        planes, scales = _kernels(logits).planes(logits, labels, blank)
+        ctx.blank = blank
         ctx.save_for_backward(logits, labels, *scales)
         return planes  # type: ignore[no-any-return]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        logits, labels, *scales = ctx.saved_tensors
-        if torch.is_grad_enabled():  # there may be second derivatives
-            with torch.enable_grad():
-                planes = reference_planes(logits, labels, ctx.blank)
-                (found,) = torch.autograd.grad(planes, logits, gradients, create_graph=True)
-            return found, None, None
-        found = ctx.kernels.gradient(logits, labels, tuple(scales), gradients, ctx.blank)
+        found = _Gradient.apply(*ctx.saved_tensors, *gradients, ctx.blank)  # type: ignore[no-untyped-call]
         return found, None, None
+
+
+class _Gradient(torch.autograd.Function):
+    """(logits, labels, their scales, gradients of both planes, blank) -> gradient of logits."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, labels: Tensor, top: Tensor, log: Tensor, *others: Any
+    ) -> Tensor:
+        *gradients, ctx.blank = others
+        ctx.save_for_backward(logits, labels, top, log, *gradients)
+        kernels, given = _kernels(logits), (gradients[0], gradients[1])
+        found: Tensor = kernels.gradient(logits, labels, (top, log), given, ctx.blank)
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, direction: Tensor) -> tuple[Tensor | None, ...]:
+        logits, labels, top, log, *gradients = ctx.saved_tensors
+        if not torch.is_grad_enabled():
+            given = (gradients[0], gradients[1])
+            found = blocks.tangent(logits, labels, (top, log), given, direction, ctx.blank)
+            return found[0], None, None, None, *found[1:], None
+        with torch.enable_grad():  # there may be third derivatives
+            # Aliases: if one input depends on another, the caller's graph handles it.
+            own = [x.view_as(x).requires_grad_() for x in (logits, *gradients)]
+            planes = reference_planes(own[0], labels, ctx.blank)
+            (first,) = torch.autograd.grad(planes, own[0], own[1:], create_graph=True)
+            results = torch.autograd.grad(first, own, direction, create_graph=True)
+        return results[0], None, None, None, *results[1:], None
 
 
 def _kernels(logits: Tensor) -> Any:
