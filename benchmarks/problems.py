@@ -17,9 +17,11 @@ from inout import (
     Alignment,
     DependencyTree,
     LinearChain,
+    RuleFactors,
     SemiMarkov,
     SpanTree,
     StructuredDistribution,
+    TransitionFactors,
 )
 
 Gradient = dict[str, Tensor]
@@ -151,6 +153,24 @@ def hmm(b: int, n: int, s: int, v: int) -> Problem:
     return Problem(name, HMM, potentials, ("observations",), {"observations": observations})
 
 
+def factored_hmm(b: int, n: int, s: int, r: int, v: int) -> Problem:
+    """As `hmm`, with transitions through a latent value of r."""
+    generator = torch.Generator().manual_seed(0)
+    potentials = {
+        "initial": _randn(generator, s).log_softmax(-1),
+        "source": _randn(generator, s, r).log_softmax(-1),
+        "target": _randn(generator, r, s).log_softmax(-1),
+        "emission": _randn(generator, s, v).log_softmax(-1),
+    }
+    observations = torch.randint(v, (b, n), generator=generator)
+
+    def make(initial: Tensor, source: Tensor, target: Tensor, **others: Tensor) -> HMM:
+        return HMM(initial, TransitionFactors(source, target), **others)
+
+    name = f"HMM {s:,} states, rank {r:,}, {v:,} symbols, {b}x{n} tokens"
+    return Problem(name, make, potentials, ("observations",), {"observations": observations})
+
+
 def semi_markov(b: int, n: int, w: int, s: int) -> Problem:
     """Segmentations of n positions into segments at most w wide, with s labels."""
     potentials = {"log_potentials": _randn(torch.Generator().manual_seed(0), b, n, w, s, s)}
@@ -168,6 +188,24 @@ def pcfg(b: int, n: int, nt: int, pt: int) -> Problem:
         "preterminals": _randn(generator, b, n, pt),
     }
     return Problem(f"PCFG {b}x{n}, {nt}+{pt}", PCFG, potentials, ("preterminals",))
+
+
+def factored_pcfg(b: int, n: int, nt: int, pt: int, r: int) -> Problem:
+    """As `pcfg`, with rules through a latent value of r."""
+    generator = torch.Generator().manual_seed(0)
+    s = nt + pt
+    potentials = {
+        "root": _randn(generator, nt).log_softmax(-1),
+        "head": _randn(generator, nt, r).log_softmax(-1),
+        "left": _randn(generator, r, s).log_softmax(-1),
+        "right": _randn(generator, r, s).log_softmax(-1),
+        "preterminals": _randn(generator, b, n, pt),
+    }
+
+    def make(root: Tensor, head: Tensor, left: Tensor, right: Tensor, preterminals: Tensor) -> PCFG:
+        return PCFG(root, RuleFactors(head, left, right), preterminals)
+
+    return Problem(f"PCFG {b}x{n}, {nt:,}+{pt:,}, rank {r:,}", make, potentials, ("preterminals",))
 
 
 def span_tree(b: int, n: int, s: int) -> Problem:

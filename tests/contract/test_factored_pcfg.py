@@ -15,7 +15,7 @@ from torch.distributions import kl_divergence
 from inout import PCFG, ArgumentError, RuleFactors
 from inout.kernels.limits import ByDtype
 from inout.kernels.lowrank import op, tables
-from inout.kernels.lowrank.cpu.grammar_passes import CpuFactoredGrammarPasses
+from inout.kernels.lowrank.cpu.grammar_passes import CpuFactoredGrammarPasses, torch_span_marginals
 from inout.kernels.lowrank.passes import TorchPasses
 from inout.kernels.math import underflow
 from tests.contract.distribution_suite import F32, F64, Case, Event, Part, seeded
@@ -244,7 +244,7 @@ def test_torch_code_for_other_devices_gives_the_same_numbers():
         second = zip(ours.tangents(weights, along), theirs.tangents(weights, along), strict=True)
         for x, y in (*pairs, *second):
             assert_close(x, y)
-        assert_close(ours.span_marginals(), op.torch_span_marginals(*given, lengths))
+        assert_close(ours.span_marginals(), torch_span_marginals(*given, lengths))
 
 
 def test_no_table_of_rules_is_made():

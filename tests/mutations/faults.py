@@ -99,6 +99,22 @@ KERNELS = (
         tests=(_FACTORED_CHAIN, "-k", "of_the_table"),
     ),
     Fault(
+        "lowrank-gpu-scales-of-another-split",
+        file="kernels/lowrank/gpu/grammar.py",
+        function="Chart._of_splits",
+        text="n * n + n + width - 2",
+        instead="n * n + width - 2",
+        tests=("tests/agreement/test_lowrank_gpu.py", "-k", "grammars"),
+    ),
+    Fault(
+        "lowrank-gpu-message-not-scaled-back",
+        file="kernels/lowrank/gpu/chain.py",
+        function="Messages.gradients",
+        text="(shares * _inverse(self.exponents, shares))",
+        instead="shares",
+        tests=("tests/agreement/test_lowrank_gpu.py", "-k", "test_chains"),
+    ),
+    Fault(
         "segments-widest-forgotten",
         file="kernels/segments/cpu/scaled.py",
         function="advance",

@@ -302,7 +302,7 @@ class PCFG(BinaryTreeDistribution):
         b, n, nt, _ = self.size
         with torch.no_grad():
             gains, labels = self._span_marginals().max(-1)
-            words = self.marginals()["preterminals"].reshape(b, n, -1).max(-1)
+            words = self.marginals("preterminals")["preterminals"].reshape(b, n, -1).max(-1)
             gains.diagonal(0, 1, 2).copy_(words.values)
             labels.diagonal(0, 1, 2).copy_(words.indices + nt)
             shape = self.batch_shape + self.event_shape

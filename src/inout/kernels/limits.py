@@ -66,6 +66,14 @@ GRAMMAR_REACH = 600.0
 # below TINY, of numbers up to 1 in float64, is computed again from logarithms: its reciprocal to
 # the fifth is still in range, as fourth derivatives of its logarithm need.
 LOWRANK_TINY = 1e-60
+# On a GPU a product of two factors is made first, and totals below TINY are set to 0: what
+# underflows in the products of one step is then below a millionth of them. Products, words or
+# roots all of which are below FAR would spoil that. RECORDINGS are kept, and lent, at a time.
+LOWRANK_GPU_TINY = ByDtype(1e-24, 1e-270)
+LOWRANK_GPU_FAR = ByDtype(1e-10, 1e-20)
+LOWRANK_RECORDINGS = 2
+# Numbers that a step of a sampler makes at a time (512 MiB in float64).
+LOWRANK_DRAWS = 2**26
 # Entries of their tables that are made at a time, where a query needs them (32 MiB).
 LOWRANK_BLOCK = 2**22
 # Charts recorded for a GPU that are kept, and lent, at a time: each may take hundreds of megabytes.

@@ -13,8 +13,9 @@ from inout.kernels.autograd import differentiable_log_partition, gradient_wanted
 from inout.kernels.limits import LOWRANK_BLOCK
 from inout.kernels.lowrank.cpu import decode
 from inout.kernels.lowrank.cpu.chain_passes import CpuFactoredChainPasses
-from inout.kernels.lowrank.cpu.grammar_passes import CpuFactoredGrammarPasses, torch_span_marginals
-from inout.kernels.lowrank.passes import TorchPasses
+from inout.kernels.lowrank.cpu.grammar_passes import CpuFactoredGrammarPasses
+from inout.kernels.lowrank.gpu.chain_passes import GpuFactoredChainPasses
+from inout.kernels.lowrank.gpu.grammar_passes import GpuFactoredGrammarPasses
 from inout.kernels.lowrank.reference import (
     Heads,
     Left,
@@ -30,6 +31,8 @@ from inout.kernels.shapes import Emissions, Labels, Lengths, PerElement, Root, T
 from inout.kernels.threads import over_batch
 from inout.kernels.tiers import choose_tier
 
+ChainPasses = CpuFactoredChainPasses | GpuFactoredChainPasses
+
 
 def grammar_log_partition(
     root: Root, head: Heads, left: Left, right: Right, words: Words, lengths: Lengths
@@ -39,32 +42,28 @@ def grammar_log_partition(
     A head of size 0 means that the latent value of a rule is its head.
     O(b (n³ r + n² s r)) time, O(b n² (nt + r)) memory besides the factors.
     """
-    given = root, head, left, right, words
-    keep = gradient_wanted(*given)
 
-    def make(*tensors: Tensor) -> CpuFactoredGrammarPasses | TorchPasses:
-        if choose_tier(lengths.device) == "cpu":
-            return CpuFactoredGrammarPasses(*tensors)
-        *potentials, sizes = tensors
-        return TorchPasses(reference_factored_grammar, *potentials, lengths=sizes, keep=keep)
+    def make(*tensors: Tensor) -> CpuFactoredGrammarPasses | GpuFactoredGrammarPasses:
+        return _grammar_passes(*tensors)
 
-    return differentiable_log_partition(make, reference_factored_grammar, *given, lengths=lengths)
+    return differentiable_log_partition(
+        make, reference_factored_grammar, root, head, left, right, words, lengths=lengths
+    )
+
+
+def _grammar_passes(*given: Tensor) -> CpuFactoredGrammarPasses | GpuFactoredGrammarPasses:
+    cpu = choose_tier(given[-1].device) == "cpu"
+    return CpuFactoredGrammarPasses(*given) if cpu else GpuFactoredGrammarPasses(*given)
 
 
 def span_marginals(*given: Tensor) -> Float[Tensor, "b n n nt"]:
     """Posterior probability of every nonterminal over every span, in float64."""
-    if choose_tier(given[-1].device) == "cpu":
-        return CpuFactoredGrammarPasses(*given).span_marginals()
-    words, lengths = given[4], given[5]
-    real = torch.arange(words.shape[1], device=words.device) < lengths[:, None]
-    kept = words.where(real[..., None], -torch.inf)
-    return torch_span_marginals(*given[:4], kept, lengths)
+    return _grammar_passes(*given).span_marginals()
 
 
 def sample_trees(*given: Tensor, count: int, seed: int) -> Int[Tensor, "m b n n"]:
     """`count` independent trees of each element: symbols of spans, -1 elsewhere."""
-    found = CpuFactoredGrammarPasses(*(x.cpu() for x in given)).sample(count, seed)
-    return found.to(given[0].device)
+    return _grammar_passes(*given).sample(count, seed)
 
 
 def best_trees(
@@ -112,21 +111,23 @@ def chain_log_partition(
     """log Z of each chain, 0 for the empty chain; O(b n s r) time, O(b n (s + r)) memory."""
     keep = gradient_wanted(emissions, source, target)
 
-    def make(*tensors: Tensor) -> CpuFactoredChainPasses | TorchPasses:
-        if choose_tier(lengths.device) == "cpu":
-            return CpuFactoredChainPasses(*tensors)
-        *potentials, sizes = tensors
-        return TorchPasses(reference_factored_chain, *potentials, lengths=sizes, keep=keep)
+    def make(*tensors: Tensor) -> ChainPasses:
+        return _chain_passes(*tensors, keep=keep)
 
     return differentiable_log_partition(
         make, reference_factored_chain, emissions, source, target, lengths=lengths
     )
 
 
+def _chain_passes(*given: Tensor, keep: bool = False) -> ChainPasses:
+    if choose_tier(given[-1].device) == "cpu":
+        return CpuFactoredChainPasses(*given)
+    return GpuFactoredChainPasses(*given, keep=keep)
+
+
 def sample_labels(*given: Tensor, count: int, seed: int) -> Int[Tensor, "m b n"]:
     """`count` independent labellings of each chain; -1 in all places where none is possible."""
-    found = CpuFactoredChainPasses(*(x.cpu() for x in given)).sample(count, seed)
-    return found.to(given[0].device)
+    return _chain_passes(*given).sample(count, seed)
 
 
 def best_labels(emissions: Tensor, source: Tensor, target: Tensor, lengths: Tensor) -> Labels:
