@@ -119,6 +119,19 @@ def test_one_part_may_depend_on_the_other():
         assert_close(x, y)
 
 
+def test_products_are_as_precise_as_the_sums():
+    """Whatever autocast makes of the products around them."""
+    encoder, predictor, labels, weights = sums(2, 6, 5, 9, 1.0, dead=False)
+    found = []
+    for enabled in (False, True):
+        leaves = [x.float().requires_grad_() for x in (encoder, predictor)]
+        with torch.autocast("cpu", enabled=enabled):
+            both = additive.from_sum(*leaves, labels, 0)
+        found.append([*both, *grad(weighted(both, weights), leaves)])
+    for x, y in zip(*found, strict=True):
+        assert torch.equal(x, y)
+
+
 def test_only_one_part_may_need_a_gradient():
     encoder, predictor, labels, weights = sums(2, 4, 3, 5, 1.0, dead=False)
     leaf = predictor.clone().requires_grad_()

@@ -262,7 +262,7 @@ KERNELS = (
         "transducer-padding-read",
         file="kernels/alignment/blocks.py",
         function="gradient",
-        text="block.masked_fill_(weight == 0, 0.0)",
+        text="block.masked_fill_(both[rows, None] == 0, 0.0)",
         instead="block",
         tests=(_JOINER, "-k", "blocks"),
     ),

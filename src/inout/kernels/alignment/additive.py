@@ -7,7 +7,7 @@ may have been lost, because no symbol is likely for both, it is added up in logs
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from inout._core.tracing import any_seen, is_transformed
 from inout.kernels.alignment.blocks import Planes, finite
 from inout.kernels.limits import JOINER_BLOCK, JOINER_STEEP, JOINER_TINY
+from inout.kernels.math.precision import exact_products
 
 
 def from_sum(
@@ -30,9 +31,10 @@ def from_sum(
 
     What is not read must not be NaN.
     """
-    if is_transformed(encoder, predictor):
-        return reference_planes(encoder, predictor, labels, blank)
-    found: Planes = _FromSum.apply(encoder, predictor, labels, blank)  # type: ignore[no-untyped-call]
+    with exact_products(encoder):
+        if is_transformed(encoder, predictor):
+            return reference_planes(encoder, predictor, labels, blank)
+        found: Planes = _FromSum.apply(encoder, predictor, labels, blank)  # type: ignore[no-untyped-call]
     return found
 
 
@@ -104,31 +106,40 @@ class _FromSum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        encoder, predictor, labels, places, *factors, sums = ctx.saved_tensors
-        if torch.is_grad_enabled():  # there may be second derivatives
-            with torch.enable_grad():
-                # Aliases: if one input depends on the other, the caller's graph handles it.
-                own = [x.view_as(x).requires_grad_() for x in (encoder, predictor)]
-                planes = reference_planes(own[0], own[1], labels, ctx.blank)
-                found = torch.autograd.grad(planes, own, gradients, create_graph=True)
-            return *found, None, None
-        of_blank, of_own = gradients
-        both = of_blank + of_own
-        ratio = both / sums  # 0 where digits were lost
-        of_encoder = (ratio @ factors[1]).mul_(factors[0]).neg_()
-        of_predictor = (ratio.mT @ factors[0]).mul_(factors[1]).neg_()
-        for part in _blocks(places, encoder.shape[-1]):
-            b, t, w = part.unbind(-1)
-            logits, top, log = _rows(encoder, predictor, part)
-            weight = both[b, t, w][:, None]
-            shares = (logits - top - log).exp_().mul_(-weight).masked_fill_(weight == 0, 0.0)
-            of_encoder.index_put_((b, t), shares, accumulate=True)
-            of_predictor.index_put_((b, w), shares, accumulate=True)
-        of_encoder[..., ctx.blank] += of_blank.sum(-1)
-        of_predictor[..., ctx.blank] += of_blank.sum(-2)
-        _add_by_label(of_encoder, labels, of_own)
-        of_predictor.scatter_add_(-1, labels[..., None], of_own.sum(-2)[..., None])
-        return of_encoder, of_predictor, None, None
+        encoder, predictor, labels, *_ = ctx.saved_tensors
+        if not torch.is_grad_enabled():
+            with exact_products(encoder):
+                return *_gradients(ctx.saved_tensors, gradients, ctx.blank), None, None
+        with torch.enable_grad(), exact_products(encoder):  # there may be second derivatives
+            # Aliases: if one input depends on the other, the caller's graph handles it.
+            own = [x.view_as(x).requires_grad_() for x in (encoder, predictor)]
+            planes = reference_planes(own[0], own[1], labels, ctx.blank)
+            found = torch.autograd.grad(planes, own, gradients, create_graph=True)
+        return *found, None, None
+
+
+def _gradients(
+    saved: Sequence[Tensor], gradients: Sequence[Tensor], blank: int
+) -> tuple[Tensor, Tensor]:
+    """Those of encoder and predictor, given those of the planes."""
+    encoder, predictor, labels, places, *factors, sums = saved
+    of_blank, of_own = gradients
+    both = of_blank + of_own
+    ratio = both / sums  # 0 where digits were lost
+    of_encoder = (ratio @ factors[1]).mul_(factors[0]).neg_()
+    of_predictor = (ratio.mT @ factors[0]).mul_(factors[1]).neg_()
+    for part in _blocks(places, encoder.shape[-1]):
+        b, t, w = part.unbind(-1)
+        logits, top, log = _rows(encoder, predictor, part)
+        weight = both[b, t, w][:, None]
+        shares = (logits - top - log).exp_().mul_(-weight).masked_fill_(weight == 0, 0.0)
+        of_encoder.index_put_((b, t), shares, accumulate=True)
+        of_predictor.index_put_((b, w), shares, accumulate=True)
+    of_encoder[..., blank] += of_blank.sum(-1)
+    of_predictor[..., blank] += of_blank.sum(-2)
+    _add_by_label(of_encoder, labels, of_own)
+    of_predictor.scatter_add_(-1, labels[..., None], of_own.sum(-2)[..., None])
+    return of_encoder, of_predictor
 
 
 def _rows(encoder: Tensor, predictor: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -47,11 +47,15 @@ def gradient(
     both, result = (of_blank + of_own).flatten(), torch.empty_like(logits)
     flat, out = logits.flatten(0, -2), result.flatten(0, -2)
     tops, logs = (x.flatten() for x in scales)
+    weights = both * logs.neg().exp()
+    half = out.dtype != tops.dtype
     for rows in _blocks(flat):
-        weight = both[rows, None]
-        block = wide(flat[rows]) - tops[rows, None]
-        block.sub_(logs[rows, None]).exp_().mul_(-weight)
-        out[rows] = block.masked_fill_(weight == 0, 0.0)  # padding may be NaN
+        block = torch.empty_like(out[rows], dtype=tops.dtype) if half else out[rows]
+        torch.sub(flat[rows], tops[rows, None], out=block)
+        block.exp_().mul_(-weights[rows, None])
+        block.masked_fill_(both[rows, None] == 0, 0.0)  # padding may be NaN
+        if half:
+            out[rows] = block
     result[..., blank] += of_blank
     places = labels.clamp(min=0)[..., None]
     return result.scatter_add_(-1, places, of_own[..., None].to(result))

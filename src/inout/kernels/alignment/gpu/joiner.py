@@ -99,7 +99,8 @@ def planes(
     if labels.numel():
         grid, options = _tiles(logits)
         v = logits.shape[-1]
-        planes_kernel[grid](logits, labels, *found, labels.numel(), v, blank, **options)
+        with torch.cuda.device_of(logits):
+            planes_kernel[grid](logits, labels, *found, labels.numel(), v, blank, **options)
     return (found[0], found[1]), (found[2], found[3])
 
 
@@ -115,7 +116,8 @@ def gradient(
     if labels.numel():
         grid, options = _tiles(logits)
         given = (logits, labels, *scales, *(x.contiguous() for x in of_planes), out)
-        gradient_kernel[grid](*given, labels.numel(), logits.shape[-1], blank, **options)
+        with torch.cuda.device_of(logits):
+            gradient_kernel[grid](*given, labels.numel(), logits.shape[-1], blank, **options)
     return out
 
 
