@@ -59,8 +59,9 @@ def test_ctc_without_a_batch_and_with_the_batch_first():
     first = CTCHead(reduction="none", batch_first=True)
     assert_close(first(logs.transpose(0, 1), targets, tuple(lengths.tolist()), sizes), every)
     for k in range(4):
-        for given in (lengths[k], lengths[k : k + 1]):
-            alone = first(logs[:, k], targets[k, : sizes[k]], given, sizes[k])
+        own, size = lengths[k : k + 1], sizes[k : k + 1]
+        for given in ((own[0], size[0]), (own, size), (own.tolist(), tuple(size.tolist()))):
+            alone = first(logs[:, k], targets[k, : sizes[k]], *given)
             assert_close(alone, every[k])
 
 
@@ -234,6 +235,27 @@ def test_soft_dtw_is_that_of_the_paper(gamma):
         assert gradcheck(SoftDTW(gamma), (x.requires_grad_(), y.requires_grad_()))
 
 
+def test_the_padding_reaches_no_gradient():
+    """Of what makes the scores, as well: inputs of a linear layer, rows of time series."""
+    g = torch.Generator().manual_seed(1)
+    x = torch.randn(5, 2, 3, generator=g, dtype=F64)
+    y = torch.randn(6, 2, 3, generator=g, dtype=F64)
+    lengths, sizes, targets = [5, 3], [4, 6], torch.tensor([[1, 2], [1, 0]])
+    head = CTCHead(features=3, labels=3, dtype=F64)
+    found = []
+    for garbage in (0.0, math.nan, math.inf):
+        a, b = x.clone(), y.clone()
+        a[3:, 1], b[4:, 0] = garbage, garbage
+        inputs = a.requires_grad_(), b.requires_grad_()
+        loss = head(a, targets, lengths, [2, 1])
+        first = grad(loss, [a, *head.parameters()])
+        warped = SoftDTW(normalize=True)(a.transpose(0, 1), b.transpose(0, 1), lengths, sizes)
+        found.append([loss, *first, warped, *grad(warped.sum(), inputs)])
+    for other in found[1:]:
+        for ours, plain in zip(other, found[0], strict=True):
+            assert torch.equal(ours, plain)
+
+
 def test_soft_dtw_with_other_distances():
     x, y = torch.tensor([[[0.0], [2.0]]]), torch.tensor([[[1.0], [2.0]]])
     found = SoftDTW(0.0, dist_func=torch.cdist)(x, y)
@@ -254,6 +276,8 @@ def test_soft_dtw_with_other_distances():
             lambda: CTCHead()(torch.zeros(3, 2, 4), torch.tensor([1, 2, 3])),
             "^target_lengths must be 2 lengths",
         ),
+        (lambda: CTCHead()(torch.zeros(3, 1, 4), [[1]]), "^targets must be a tensor"),
+        (lambda: CTCHead()(torch.zeros(3, 4), torch.tensor([1]), [4]), "^input_lengths must be in"),
         (lambda: RNNTLoss(clamp=math.nan), "^clamp must be a number"),
         (
             lambda: RNNTLoss(blank=4)(torch.zeros(1, 2, 2, 3), torch.tensor([[1]])),

@@ -63,12 +63,16 @@ class CTCHead(nn.Module):
 
     def log_probs(self, frames: Tensor) -> Float[Tensor, "*b t v"]:
         """Log-probabilities of labels, the batch first: of an encoder's outputs, or as given."""
+        return self._projected(self._batch_first(frames))
+
+    def _batch_first(self, frames: Tensor) -> Tensor:
         refuse_non_tensors(log_probs=frames)
         good = frames.ndim in (2, 3)
         shape = "[b t v]" if self.batch_first else "[t b v]"
         expect(good, "log_probs", f"must be {shape}, or [t v]", list(frames.shape))
-        if frames.ndim == 3 and not self.batch_first:
-            frames = frames.transpose(0, 1)
+        return frames.transpose(0, 1) if frames.ndim == 3 and not self.batch_first else frames
+
+    def _projected(self, frames: Tensor) -> Tensor:
         return frames if self.projection is None else self.projection(frames).log_softmax(-1)
 
     def distribution(
@@ -79,12 +83,20 @@ class CTCHead(nn.Module):
         target_lengths: Sizes = None,
     ) -> CTC:
         """The distribution over labellings of the frames that spell the targets."""
-        scores = self.log_probs(log_probs)
+        refuse_non_tensors(targets=targets)
+        frames = self._batch_first(log_probs)
+        t = frames.shape[-2]
+        lengths = checked_lengths(
+            _of(input_lengths, frames), frames.shape[:-2], t, frames.device, "input_lengths"
+        )
+        if self.projection is not None and input_lengths is not None:
+            # Else NaN in the padding would reach the gradients of the linear layer.
+            real = torch.arange(t, device=frames.device) < lengths[..., None]
+            frames = frames.where(real[..., None], 0.0)
+        scores = self._projected(frames)
         if scores.ndim == 3 and targets.ndim == 1:
             targets = _separate(targets, target_lengths, len(scores))
-        return CTC(
-            scores, targets, _of(input_lengths, scores), _of(target_lengths, scores), self.blank
-        )
+        return CTC(scores, targets, lengths, _of(target_lengths, scores), self.blank)
 
     def forward(
         self,
@@ -125,9 +137,11 @@ class CTCHead(nn.Module):
 
 
 def _of(lengths: Any, scores: Tensor) -> Any:
-    """Lengths as torch's losses take them: a tuple, or a tensor [1] without a batch, as well."""
+    """Lengths as torch's losses take them: a tuple, or one in a list without a batch, as well."""
     if isinstance(lengths, tuple):
         lengths = list(lengths)
+    if scores.ndim == 2 and isinstance(lengths, list) and len(lengths) == 1:
+        return lengths[0]
     if isinstance(lengths, Tensor) and scores.ndim == 2:
         return lengths.reshape(()) if lengths.numel() == 1 else lengths
     return lengths

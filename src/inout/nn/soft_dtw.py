@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from inout._core.checks import expect, expect_one_of
 from inout.distributions.alignment import soft_dtw
-from inout.distributions.arguments import Lengths, refuse_non_tensors
+from inout.distributions.arguments import Lengths, checked_lengths, refuse_non_tensors
 from inout.nn.reductions import LOSS_REDUCTIONS, reduced
 
 Distances = Callable[[Tensor, Tensor], Tensor]
@@ -71,6 +72,8 @@ class SoftDTW(nn.Module):
         expect(good, "x", "must be [b n d]", list(x.shape))
         good = y.ndim == 3 and (y.shape[0], y.shape[2]) == (x.shape[0], x.shape[2])
         expect(good, "y", f"must be [{x.shape[0]} m {x.shape[2]}] for this x", list(y.shape))
+        # What stands in the padding must not reach the gradients of the distances.
+        x, y = _rows(x, lengths, "lengths"), _rows(y, target_lengths, "target_lengths")
         loss = self._loss(x, y, lengths, target_lengths)
         if self.normalize:
             own = self._loss(x, x, lengths, lengths)
@@ -84,3 +87,12 @@ class SoftDTW(nn.Module):
     def extra_repr(self) -> str:
         """The settings, for `print`."""
         return f"gamma={self.gamma}, normalize={self.normalize}, reduction={self.reduction!r}"
+
+
+def _rows(x: Float[Tensor, "b n d"], lengths: Lengths | None, name: str) -> Float[Tensor, "b n d"]:
+    """The rows that are real, and zeros."""
+    if lengths is None:
+        return x
+    sizes = checked_lengths(lengths, x.shape[:1], x.shape[1], x.device, name)
+    real = torch.arange(x.shape[1], device=x.device) < sizes[:, None]
+    return x.where(real[..., None], 0.0)
