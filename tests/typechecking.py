@@ -2,7 +2,8 @@
 
 jaxtyping's own hook checks every call, which takes longer than all the work that is tested. Here
 a function is wrapped when it is first called, and a call is checked unless one with arguments of
-the same types and shapes (and a result of the same type and shape) has been.
+the same types and shapes (and a result of the same type and shape) has been. Of functions called
+thousands of times one call in OFTEN is looked at from then on.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from torch import Tensor
 
 # An int where a float is wanted is fine, as it is for mypy.
 TYPECHECKER = "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
+
+MANY, OFTEN = 2000, 16
 
 _every_call = jaxtyping.jaxtyped
 
@@ -70,10 +73,11 @@ def _unlike_calls(thing: Any = None, *, typechecker: Any) -> Any:
     return _checked(thing, typechecker) if set(thing.__annotations__) - {"return"} else thing
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Seen:
     """The calls of one function that have been checked; of an inner function, of all its copies."""
 
+    calls: int = 0
     results: dict[Any, set[Any]] = field(default_factory=dict)  # their kinds by those of arguments
     checker: list[Callable[..., Any]] = field(default_factory=list)  # made at the first call
     waiting: threading.local = field(default_factory=threading.local)
@@ -124,6 +128,9 @@ def _checked(function: Callable[..., Any], typechecker: Any) -> Callable[..., An
         if config.jaxtyping_disable or torch.compiler.is_compiling():
             return function(*arguments, **named)
         seen = _seen[number]
+        seen.calls += 1
+        if seen.calls > MANY and seen.calls % OFTEN:
+            return function(*arguments, **named)
         kinds: Any = tuple([_kind(argument) for argument in arguments])
         if named:
             kinds = kinds, tuple([(name, _kind(value)) for name, value in named.items()])

@@ -61,9 +61,9 @@ def test_little_that_is_missing_is_left_to_its_first_call(monkeypatch):
 
 @pytest.mark.exhaustive
 def test_a_family_is_compiled_in_processes(tmp_path):
-    first = command("warmup", "segments", env={"NUMBA_CACHE_DIR": str(tmp_path)})
+    first = command("warmup", "spans", env={"NUMBA_CACHE_DIR": str(tmp_path)})
     assert first.returncode == 0, first.stderr
-    assert first.stdout == "compiled: segments\n"
+    assert first.stdout == "compiled: spans\n"
     kept = set(tmp_path.rglob("*.nbc"))
     assert any(path.name.startswith("scaled.") for path in kept)
 

@@ -15,6 +15,9 @@ Event = tuple[Any, ...]
 Part = tuple[str, tuple[int, ...]]
 F32, F64 = torch.float32, torch.float64
 
+# Events of a suite by length and shapes, with their parts; the oldest go.
+_KNOWN: dict[Any, tuple[list[Event], Tensor]] = {}
+
 
 class Facts(Protocol):
     """What the oracle must know of a family; see `DistributionSuite`."""
@@ -63,19 +66,25 @@ class Enumeration:
             total += math.prod(shape)
         self.size = total
         self.elements = list(case.elements())
-        self.events = [suite.events(case.length(b), case.s) for b in self.elements]
-        rows = [
-            [[self._place(part) for part in suite.parts_of(event)] for event in events]
-            for events in self.events
-        ]
-        # Events with fewer parts than others have the place after the last, whose value is 0.
-        for row in rows:
+        lengths = [case.length(b) for b in self.elements]
+        found = [self._events_and_rows(n) for n in lengths]
+        self.events, self.rows = [list(events) for events, _ in found], [rows for _, rows in found]
+
+    def _events_and_rows(self, n: int) -> tuple[list[Event], Tensor]:
+        """All events of a length, and the places of their parts; made once for each shape."""
+        key = type(self), type(self.suite), n, self.case.s, tuple(self.shapes.items())
+        if key not in _KNOWN:
+            events = self.suite.events(n, self.case.s)
+            row = [[self._place(part) for part in self.suite.parts_of(event)] for event in events]
+            # Events with fewer parts than others have the place after the last, whose value is 0.
             most = max(map(len, row), default=0)
             for places in row:
-                places.extend([total] * (most - len(places)))
-        self.rows = [
-            torch.tensor(row, dtype=torch.long).reshape(len(row), -1 if row else 0) for row in rows
-        ]
+                places.extend([self.size] * (most - len(places)))
+            rows = torch.tensor(row, dtype=torch.long).reshape(len(row), -1 if row else 0)
+            if len(_KNOWN) >= 50:
+                del _KNOWN[next(iter(_KNOWN))]
+            _KNOWN[key] = events, rows
+        return _KNOWN[key]
 
     def _place(self, part: Part) -> int:
         name, index = part

@@ -247,17 +247,20 @@ class TestLabelled(DependencySuite):
 
 @pytest.mark.exhaustive
 class TestUnlabelled(DependencySuite):
+    variant = True  # see tests/seeds.py
     labelled = False
 
 
 @pytest.mark.exhaustive
 class TestSeveralRoots(DependencySuite):
+    variant = True  # see tests/seeds.py
     labelled, single_root = False, False
     counts = (0, 1, 3, 12, 55, 273)
 
 
 @pytest.mark.exhaustive
 class TestSiblings(DependencySuite):
+    variant = True  # see tests/seeds.py
     labelled, siblings = False, True
 
 
@@ -276,12 +279,14 @@ class TestCrossing(DependencySuite):
 
 @pytest.mark.exhaustive
 class TestCrossingOfSeveralRoots(TestCrossing):
+    variant = True  # see tests/seeds.py
     single_root = False
     counts = (0, 1, 3, 16, 125, 1296)
 
 
 @pytest.mark.exhaustive
 class TestCrossingLabelled(TestCrossing):
+    variant = True  # see tests/seeds.py
     labelled = True
 
 

@@ -84,11 +84,13 @@ FAMILY = TestFactors()
 
 @pytest.mark.exhaustive
 class TestFactorsWithoutEnds(FactoredChainSuite):
+    variant = True  # see tests/seeds.py
     stationary, ends = True, False
 
 
 @pytest.mark.exhaustive
 class TestFactorsOfEachPosition(FactoredChainSuite):
+    variant = True  # see tests/seeds.py
     stationary, ends = False, True
 
 

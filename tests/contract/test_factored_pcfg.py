@@ -129,11 +129,13 @@ FAMILY = TestSharedFactors()
 
 @pytest.mark.exhaustive
 class TestFactorsOfEachElement(FactoredGrammarSuite):
+    variant = True  # see tests/seeds.py
     shared, simple = False, False
 
 
 @pytest.mark.exhaustive
 class TestIndependentChildren(FactoredGrammarSuite):
+    variant = True  # see tests/seeds.py
     shared, simple = True, True
 
 
