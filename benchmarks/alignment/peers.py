@@ -1,10 +1,11 @@
-"""What the peers are asked for: log Z and gradients in our terms."""
+"""What the peers are asked for: log Z, gradients and best paths in our terms."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -51,3 +52,37 @@ def soft_dtw_peer() -> Callable[[Problem], tuple[Tensor, Gradient]] | None:
         return log_z.detach(), {"match": found}
 
     return gradient
+
+
+def _imported(name: str) -> Any | None:
+    """A module, None if it is not installed or cannot be loaded."""
+    try:
+        return import_module(name)
+    except (ImportError, OSError):
+        return None
+
+
+@cache
+def rnnt_peer() -> Callable[[Problem], tuple[Tensor, Gradient]] | None:
+    """torchaudio's log Z and gradient of a transducer; None if it cannot be loaded."""
+    functional = _imported("torchaudio.functional")
+    if functional is None:
+        return None
+
+    def gradient(problem: Problem) -> tuple[Tensor, Gradient]:
+        logits, targets = problem.leaves()["logits"], problem.others["targets"].int()
+        b, t, w, _ = logits.shape
+        frames, labels = (torch.full((b,), size, dtype=torch.int32) for size in (t, w - 1))
+        log_z = -functional.rnnt_loss(logits, targets, frames, labels, blank=0, reduction="none")
+        (found,) = torch.autograd.grad(log_z.sum(), logits)
+        return log_z.detach(), {"logits": found}
+
+    return gradient
+
+
+@cache
+def search_peer() -> Callable[[Tensor, Tensor], Tensor] | None:
+    """monotonic-alignment-search's best paths of [b m n] and a mask; None if not installed."""
+    library = _imported("monotonic_alignment_search")
+    found: Callable[[Tensor, Tensor], Tensor] | None = getattr(library, "maximum_path", None)
+    return found

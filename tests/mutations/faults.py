@@ -17,6 +17,7 @@ _ARBORESCENCES = "tests/oracle/test_arborescences.py"
 _CTC = "tests/contract/test_ctc.py"
 _ALIGNMENT = "tests/contract/test_alignment.py"
 _JOINER = "tests/agreement/test_joiner.py"
+_ALIGNMENT_LIMITS = "tests/agreement/test_alignment_limits.py"
 _PCFG = "tests/contract/test_pcfg.py"
 _FACTORED_PCFG = "tests/contract/test_factored_pcfg.py"
 _FACTORED_CHAIN = "tests/contract/test_factored_chain.py"
@@ -204,11 +205,27 @@ KERNELS = (
     ),
     Fault(
         "alignment-exponent-of-the-source-forgotten",
-        file="kernels/alignment/cpu/scaled.py",
+        file="kernels/alignment/cpu/shares.py",
         function="add",
         text="term = values[k] * power(sizes[k] - top[k])",
         instead="term = values[k]",
         tests=(_CTC, "-k", "enumeration or huge"),
+    ),
+    Fault(
+        "alignment-tiny-node-lost-unnoticed",
+        file="kernels/alignment/cpu/linear.py",
+        function="settle",
+        text="(low if value > 0.0 else 0.0)",
+        instead="0.0",
+        tests=(_ALIGNMENT_LIMITS, "-k", "node_at"),
+    ),
+    Fault(
+        "alignment-raised-weight-goes-back",
+        file="kernels/alignment/cpu/linear.py",
+        function="without_raised",
+        text="if weights[k] > ALIGNMENT_WEIGHT else 0.0",
+        instead="if weights[k] > 0.0 else 0.0",
+        tests=(_ALIGNMENT_LIMITS, "-k", "weight_at"),
     ),
     Fault(
         "alignment-diagonal-starts-a-lane-late",

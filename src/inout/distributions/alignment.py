@@ -261,8 +261,15 @@ class Alignment(PathDistribution):
         return moves.where(~arrived, NO_EVENT), bad
 
     def _of_moves(self, paths: Int[Tensor, "*m b p"]) -> Int[Tensor, "*m b p"]:
-        codes = torch.tensor([_step_of(move) for move in self.lattice.moves], device=paths.device)
+        steps = [_step_of(move) for move in self.lattice.moves]
+        if steps == list(range(len(steps))):
+            return paths
+        codes = torch.tensor(steps, device=paths.device)
         return codes[paths.clamp(min=0)].where(paths >= 0, NO_EVENT)
+
+    def _events(self, found: Int[Tensor, ...]) -> Int[Tensor, ...]:
+        # The padding is -1 already.
+        return found.reshape(*found.shape[:-2], *self.batch_shape, *self.event_shape)
 
     def cells(self, event: Int[Tensor, "*sb p"]) -> Int[Tensor, "*sb p 2"]:
         """The row and the column, from 0, that each step has last passed, -1 for none.

@@ -184,3 +184,10 @@ JOINER_GPU_TILE, JOINER_GPU_SYMBOLS = 4096, 1024
 JOINER_TINY = ByDtype(1e-28, 1e-280)
 # The same where it is differentiated again: the reciprocal to the third is still in range.
 JOINER_STEEP = ByDtype(1e-12, 1e-60)
+
+# Alignments. In linear space, beside the largest of a step: nodes and weights that are no larger
+# than these are too small, and moves whose factors are below 2^FACTOR. They are raised to that: the
+# product of a node, two weights and a factor is still a normal number. A share of SLACK of Z may be
+# lost, which must be larger than the rounding errors of two passes.
+ALIGNMENT_NODE, ALIGNMENT_WEIGHT, ALIGNMENT_FACTOR = 2.0**-400, 2.0**-200, -200.0
+ALIGNMENT_SLACK = ByDtype(1e-9, 1e-12)

@@ -74,6 +74,12 @@ class Lattice:
         """1 if nodes are done by diagonals: the step of (i, j) is i + slope * j."""
         return int(any(move.rows == 0 for move in self.moves))
 
+    @cached_property
+    def is_monotone(self) -> bool:
+        """Whether rows go on to the next column, or to the same, and weigh the same."""
+        moves = Move(0, 0, 1, 1, (0,)), Move(0, 0, 1, 0, (0,))
+        return self.moves == moves and self.planes == (BOTH,)
+
     def steps(self, rows: int, columns: int) -> int:
         """The step of the last node, which is the most moves that a path makes."""
         return rows + self.slope * columns
