@@ -82,3 +82,17 @@ def test_sums(scale):
     for truth, x, y in zip(*results, strict=True):
         assert torch.equal(x, y)
         assert_close(x, truth, atol=1e-4 * max(1.0, scale / 100))
+
+
+def test_labels_of_cells():
+    from inout.kernels.alignment.gpu import joiner as on_gpu
+
+    targets = torch.randint(1, 9, (4, 7))
+    sizes = torch.tensor([5, 0, 3, 1]), torch.tensor([7, 2, 1, 4])
+    found = on_gpu.labels_of(*(x.to(DEVICE) for x in (targets, *sizes)), 5)
+    assert_close(found, joiner.labels_of(targets, *sizes, 5))
+    expected = [
+        [[int(targets[b, j]) if i < n and j < m else -1 for j in range(7)] for i in range(5)]
+        for b, (n, m) in enumerate(zip(*(x.tolist() for x in sizes), strict=True))
+    ]
+    assert_close(found, torch.tensor(expected))

@@ -110,6 +110,36 @@ def refuse_bad_values(
         raise ArgumentError(name, f"must be finite or -inf. Got {value} at {place}")
 
 
+def seem_right(*potentials: Tensor) -> bool:
+    """Whether all are floats below +inf; a GPU is waited for once. If not, or unknown, look again.
+
+    A part of them may be padding, where anything is right.
+    """
+    if not all(x.is_floating_point() and x.numel() for x in potentials):
+        return False
+    if not is_readable(*potentials):
+        return False
+    if not all(x.is_cuda for x in potentials):
+        return all(_largest(x) < torch.inf for x in potentials)
+    return float(torch.stack([x.detach().amax() for x in potentials]).amax()) < torch.inf
+
+
+def on_host(*given: Any) -> tuple[Any, ...]:
+    """The same, integers of a GPU as tensors on the CPU, where checks wait for nothing."""
+    there = [
+        x for x in given
+        if type(x) is Tensor and x.is_cuda and is_integer(x) and x.layout is torch.strided
+    ]  # fmt: skip
+    if not there or any(x.is_nested for x in there) or not is_readable(*there):
+        return given
+    flat = torch.cat([x.reshape(-1) for x in there]).cpu()  # one copy for all
+    parts = {
+        id(x): part.reshape(x.shape)
+        for x, part in zip(there, torch.split(flat, [x.numel() for x in there]), strict=True)
+    }
+    return tuple(parts.get(id(x), x) for x in given)
+
+
 def checked_lengths(
     lengths: Any, batch_shape: torch.Size, n: int, device: torch.device, name: str = "lengths"
 ) -> Int[Tensor, "*b"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from inout.distributions.paths import NO_EVENT, PathDistribution, Planes
 from inout.forest.labels import BlockLabels
 from inout.kernels.alignment import additive, joiner
 from inout.kernels.alignment.lattice import ROW, Lattice, Move, Plane
+from inout.kernels.tiers import choose_tier
 
 BLANK, LABEL = 0, 1
 # The last frame ends with a blank: labels are emitted before it.
@@ -75,12 +77,30 @@ class RNNT(PathDistribution):
         good = labels.shape in (blank.shape, (*batch_shape, t, w - 1))
         expect(good, "labels", f"must be {list(blank.shape)}, as blank", list(labels.shape))
         self._set_sizes(batch_shape, (t, w - 1), lengths, target_lengths, tier, blank.device)
-        self._set_event(batch_shape, w - 1)
+        self._set_planes(blank, labels)
+
+    @classmethod
+    def _made(
+        cls, planes: Planes, given: _Given, batch_shape: torch.Size, tier: str | None
+    ) -> RNNT:
+        """From planes [b t w], with lengths that have been checked."""
+        blank, labels = (x.reshape(*batch_shape, *x.shape[1:]) for x in planes)
+        made = cls.__new__(cls)
+        made.sizes = blank.shape[-2], blank.shape[-1] - 1
+        made.lengths, made.target_lengths = given.frames, given.sizes
+        made.tier = choose_tier(blank.device, tier)
+        made._set_planes(blank, labels)
+        return made
+
+    def _set_planes(self, blank: Tensor, labels: Tensor) -> None:
+        batch_shape = blank.shape[:-2]
+        self._set_event(batch_shape, blank.shape[-1] - 1)
         potentials = {"blank": blank, "labels": labels}
         self._shapes = {name: x.shape[len(batch_shape) :] for name, x in potentials.items()}
-        for p, (name, value) in enumerate(potentials.items()):
-            real = self._real_plane(p, self._shapes[name]).reshape(value.shape)
-            arguments.refuse_bad_values(name, value, real)
+        if not arguments.seem_right(blank, labels):
+            for p, (name, value) in enumerate(potentials.items()):
+                real = self._real_plane(p, self._shapes[name]).reshape(value.shape)
+                arguments.refuse_bad_values(name, value, real)
         self.potentials = arguments.of_one_dtype(potentials)
 
     @classmethod
@@ -110,8 +130,9 @@ class RNNT(PathDistribution):
         expect(good, "logits", "must be [*b t u+1 v]", list(logits.shape))
         arguments.refuse_non_floats("logits", logits)
         batch_shape, (t, w, v) = logits.shape[:-3], logits.shape[-3:]
-        padded = targets_with_blanks(targets, batch_shape, v, blank, target_lengths)
-        u, b = padded.shape[-1] - 1, batch_shape.numel()
+        given = _Given.of(targets, batch_shape, t, v, blank, lengths, target_lengths)
+        given = given.on(logits.device)
+        u, b = given.padded.shape[1] - 1, batch_shape.numel()
         if starts is None:
             expect(
                 w == u + 1,
@@ -119,23 +140,14 @@ class RNNT(PathDistribution):
                 f"must be [*b t {u + 1} v] for these targets",
                 list(logits.shape),
             )
-        frames = arguments.checked_lengths(lengths, batch_shape, t, logits.device)
-        symbols = 1 + arguments.checked_lengths(
-            target_lengths, batch_shape, u, logits.device, "target_lengths"
-        )
         places = _places(starts, batch_shape, t, w, u)
-        columns = torch.arange(w, device=logits.device) if places is None else places
-        real = torch.arange(t, device=logits.device)[:, None] < frames.reshape(b, 1, 1)
-        real = real & (columns < symbols.reshape(b, 1, 1))
-        own = padded.reshape(b, 1, u + 1).expand(-1, t, -1)
-        own = (own if places is None else own.gather(-1, places)).where(real, NO_EVENT)
+        sizes = given.frames.reshape(b), given.sizes.reshape(b) + 1
+        own = joiner.labels_of(given.padded, *sizes, t, places)
         planes = joiner.from_logits(logits.reshape(b, t, w, v), own, blank)
         if places is not None:
             none = planes[0].new_full((b, t, u + 1), -torch.inf)
             planes = (none.scatter(-1, places, planes[0]), none.scatter(-1, places, planes[1]))
-        shape = (*batch_shape, t, u + 1)
-        blanks, labels = (x.reshape(shape) for x in planes)
-        return cls(blanks, labels, lengths, target_lengths, tier=tier)
+        return cls._made(list(planes), given, batch_shape, tier)
 
     @classmethod
     def from_joiner(
@@ -162,23 +174,23 @@ class RNNT(PathDistribution):
         good = encoder.ndim >= 2 and encoder.shape[-1] > 0
         expect(good, "encoder", "must be [*b t v]", list(encoder.shape))
         batch_shape, (t, v) = encoder.shape[:-2], encoder.shape[-2:]
-        padded = targets_with_blanks(targets, batch_shape, v, blank, target_lengths)
-        u, b = padded.shape[-1] - 1, batch_shape.numel()
-        expect_shape("predictor", predictor, (*batch_shape, u + 1, v))
-        frames = arguments.checked_lengths(lengths, batch_shape, t, encoder.device)
-        symbols = 1 + arguments.checked_lengths(
-            target_lengths, batch_shape, u, encoder.device, "target_lengths"
-        )
-        sizes = {"encoder": (encoder, frames), "predictor": (predictor, symbols)}
-        real = {}
-        for name, (x, size) in sizes.items():
-            rows = torch.arange(x.shape[-2], device=x.device) < size[..., None]
-            arguments.refuse_bad_values(name, x, rows[..., None])
-            real[name] = _wide(x).where(rows[..., None], 0.0).reshape(b, -1, v)
-        padded = padded.reshape(b, u + 1)
-        planes = additive.from_sum(real["encoder"], real["predictor"], padded, blank)
-        blanks, labels = (x.reshape(*batch_shape, t, u + 1) for x in planes)
-        return cls(blanks, labels, lengths, target_lengths, tier=tier)
+        given = _Given.of(targets, batch_shape, t, v, blank, lengths, target_lengths)
+        given = given.on(encoder.device)
+        expect_shape("predictor", predictor, (*batch_shape, given.padded.shape[1], v))
+        rows = {
+            "encoder": (encoder, None if lengths is None else given.frames),
+            "predictor": (predictor, None if target_lengths is None else given.sizes + 1),
+        }
+        real = {name: _real_rows(name, *row) for name, row in rows.items()}
+        b = batch_shape.numel()
+        parts = [x.reshape(b, *x.shape[-2:]) for x in real.values()]
+        planes = additive.from_sum(parts[0], parts[1], given.padded, blank)
+        try:
+            return cls._made(list(planes), given, batch_shape, tier)
+        except ArgumentError:
+            for name, x in real.items():  # what was wrong is in one of these
+                arguments.refuse_bad_values(name, x)
+            raise
 
     @property
     def _part_shapes(self) -> dict[str, torch.Size]:
@@ -266,6 +278,52 @@ class RNNT(PathDistribution):
 def _wide(x: Tensor) -> Tensor:
     """At least in single precision."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def _real_rows(name: str, x: Tensor, sizes: Tensor | None) -> Tensor:
+    """At least in single precision, 0 in the padding."""
+    arguments.refuse_non_floats(name, x)
+    if sizes is None:
+        return _wide(x)
+    real = torch.arange(x.shape[-2], device=x.device) < sizes[..., None]
+    return _wide(x).where(real[..., None], 0.0)
+
+
+class _Given(NamedTuple):
+    """Targets with a blank in the padding and behind them [b u+1]; frames and labels [*b]."""
+
+    padded: Int[Tensor, "b w"]
+    frames: Int[Tensor, "*b"]
+    sizes: Int[Tensor, "*b"]
+
+    @classmethod
+    def of(
+        cls,
+        targets: Tensor,
+        batch_shape: torch.Size,
+        t: int,
+        v: int,
+        blank: int,
+        lengths: Any,
+        target_lengths: Any,
+    ) -> _Given:
+        """The checked arguments."""
+        targets, lengths, target_lengths = arguments.on_host(targets, lengths, target_lengths)
+        padded = targets_with_blanks(targets, batch_shape, v, blank, target_lengths)
+        u, device = padded.shape[-1] - 1, targets.device
+        return cls(
+            padded.reshape(batch_shape.numel(), u + 1),
+            arguments.checked_lengths(lengths, batch_shape, t, device),
+            arguments.checked_lengths(target_lengths, batch_shape, u, device, "target_lengths"),
+        )
+
+    def on(self, device: torch.device) -> _Given:
+        """The same there, by one copy."""
+        if self.padded.device == device:
+            return self
+        flat = torch.cat([x.reshape(-1) for x in self]).to(device)
+        parts = torch.split(flat, [x.numel() for x in self])
+        return _Given(*(x.reshape(y.shape) for x, y in zip(parts, self, strict=True)))
 
 
 def targets_with_blanks(

@@ -180,7 +180,7 @@ ARBORESCENCE_FAR, ARBORESCENCE_TINY, ARBORESCENCE_HUGE = 300.0, 1e-140, 1e140
 # exponentials below TINY may have lost digits: what underflowed in a factor is far below that.
 JOINER_BLOCK = 2**22
 # On a GPU: numbers that a Triton program has in registers, and symbols among them.
-JOINER_GPU_TILE, JOINER_GPU_SYMBOLS = 4096, 1024
+JOINER_GPU_TILE, JOINER_GPU_SYMBOLS = 2048, 1024
 JOINER_TINY = ByDtype(1e-28, 1e-280)
 # The same where it is differentiated again: the reciprocal to the third is still in range.
 JOINER_STEEP = ByDtype(1e-12, 1e-60)

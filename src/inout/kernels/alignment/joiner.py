@@ -33,6 +33,26 @@ def from_logits(
     return found
 
 
+def labels_of(
+    targets: Int[Tensor, "b w"],
+    frames: Int[Tensor, " b"],
+    symbols: Int[Tensor, " b"],
+    t: int,
+    places: Int[Tensor, "b t s"] | None = None,
+) -> Int[Tensor, "b t s"]:
+    """The next label of each cell, or of those at some `places` of a frame; -1 in the padding."""
+    if targets.is_cuda and places is None:
+        from inout.kernels.alignment.gpu import joiner  # as below
+
+        return joiner.labels_of(targets, frames, symbols, t)
+    device = targets.device
+    columns = torch.arange(targets.shape[1], device=device) if places is None else places
+    real = torch.arange(t, device=device)[:, None] < frames[:, None, None]
+    real = real & (columns < symbols[:, None, None])
+    own = targets[:, None].expand(-1, t, -1)
+    return (own if places is None else own.gather(-1, places)).where(real, -1)
+
+
 def reference_planes(logits: Tensor, labels: Tensor, blank: int) -> Planes:
     """The same at once, in plain torch code: for second derivatives."""
     real, logits = labels >= 0, wide(logits)

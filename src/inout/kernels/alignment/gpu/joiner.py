@@ -27,6 +27,19 @@ def finite(x):
 
 
 @triton.jit
+def labels_kernel(p_targets, p_frames, p_symbols, p_labels, cells, t, w, B: tl.constexpr):
+    """The next label of each cell [b t w], -1 in the padding."""
+    o_cell = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
+    m_cell = o_cell < cells
+    o_b, o_t, o_w = o_cell // (t * w), (o_cell // w) % t, o_cell % w
+    b_frames = tl.load(p_frames + o_b, mask=m_cell, other=0)
+    b_symbols = tl.load(p_symbols + o_b, mask=m_cell, other=0)
+    m_real = (o_t < b_frames) & (o_w < b_symbols)
+    b_label = tl.load(p_targets + o_b * w + o_w, mask=m_real, other=-1)
+    tl.store(p_labels + o_cell, b_label, mask=m_cell)
+
+
+@triton.jit
 def planes_kernel(
     p_logits, p_labels, p_blank, p_own, p_tops, p_logs, rows, v, blank,
     R: tl.constexpr, V: tl.constexpr,
@@ -74,9 +87,9 @@ def gradient_kernel(
     b_of_own = tl.load(p_of_own + o_row, mask=m_row, other=0.0)
     b_both = b_of_blank + b_of_own
     m_used = m_row & (b_both != 0)
-    b_top = tl.load(p_tops + o_row, mask=m_used, other=0.0)
-    b_log = tl.load(p_logs + o_row, mask=m_used, other=0.0)
-    p_rows = p_logits + o_row * v
+    b_top = tl.load(p_tops + o_row, mask=m_row, other=0.0)
+    b_log = tl.load(p_logs + o_row, mask=m_row, other=0.0)
+    p_rows, p_outs = p_logits + o_row * v, p_out + o_row * v
     for first in range(0, v, V):
         o_v = first + tl.arange(0, V)
         m_v = (o_v < v)[None, :]
@@ -86,8 +99,22 @@ def gradient_kernel(
         b_out = tl.where(o_v[None, :] == blank, b_of_blank[:, None], 0.0)
         b_out += tl.where(o_v[None, :] == b_label[:, None], b_of_own[:, None], 0.0)
         b_out -= b_both[:, None] * b_share
-        p_outs = p_out + o_row[:, None] * v + o_v[None, :]
-        tl.store(p_outs, b_out.to(p_out.dtype.element_ty), mask=m_all[:, None] & m_v)
+        b_out = b_out.to(p_out.dtype.element_ty)
+        tl.store(p_outs[:, None] + o_v[None, :], b_out, mask=m_all[:, None] & m_v)
+
+
+def labels_of(
+    targets: Int[Tensor, "b w"], frames: Int[Tensor, " b"], symbols: Int[Tensor, " b"], t: int
+) -> Int[Tensor, "b t w"]:
+    """The next label of each cell, -1 in the padding."""
+    b, w = targets.shape
+    found = torch.empty(b, t, w, dtype=torch.long, device=targets.device)
+    if found.numel():
+        given = [x.contiguous() for x in (targets, frames, symbols)]
+        grid = (triton.cdiv(found.numel(), 1024),)
+        with torch.cuda.device_of(targets):
+            labels_kernel[grid](*given, found, found.numel(), t, w, B=1024)
+    return found
 
 
 def planes(
@@ -126,4 +153,4 @@ def _tiles(logits: Tensor) -> tuple[tuple[int], dict[str, int]]:
     v = logits.shape[-1]
     wide = min(triton.next_power_of_2(v), JOINER_GPU_SYMBOLS)
     tall = max(1, JOINER_GPU_TILE // wide)
-    return (triton.cdiv(logits.numel() // v, tall),), {"R": tall, "V": wide, "num_warps": 4}
+    return (triton.cdiv(logits.numel() // v, tall),), {"R": tall, "V": wide, "num_warps": 2}
