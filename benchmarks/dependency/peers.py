@@ -45,7 +45,7 @@ class Slogdet:
         """log Z and its gradient, as ours."""
         leaves = self.problem.leaves()
         weights, root = leaves["arcs"].double().exp(), leaves["root"].double().exp()
-        weights = weights * (1 - torch.eye(weights.shape[-1], dtype=weights.dtype))
+        weights = weights * (1 - torch.eye(weights.shape[-1]).to(weights))
         laplacian = torch.diag_embed(weights.sum(1)) - weights
         log_z = torch.linalg.slogdet(torch.cat([root[:, None], laplacian[:, 1:]], 1))[1]
         found = torch.autograd.grad(log_z.sum(), list(leaves.values()))

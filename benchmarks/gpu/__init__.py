@@ -16,7 +16,7 @@ from torch import Tensor
 
 from benchmarks import problems
 from benchmarks.data import DataMissingError
-from benchmarks.gpu.peers import Peer, torchaudio_rnnt
+from benchmarks.gpu.peers import Peer, slogdet, torchaudio_rnnt
 from benchmarks.gpu.products import matrix_products
 from benchmarks.gpu.timing import in_turn, peak_bytes, synchronised
 from benchmarks.problems import Gradient, Problem, apart, furthest_apart
@@ -52,6 +52,7 @@ def _dependency_cases() -> Iterator[Case]:
             partial(problems.dependency_tree, 3, 9, projective),
             partial(problems.dependency_tree, *shape, projective),
             at_most_ms=bound,
+            peer=None if projective else slogdet,
         )
 
 
@@ -145,7 +146,7 @@ def check(state: State) -> Iterator[Agreement]:
     for case in CASES:
         large = case.large()
         try:
-            yield from _check_small(case.small())
+            yield from _check_small(case)
             yield _check_large(large, case.compared)
         except Exception as error:  # noqa: BLE001  # reported in place of the figures
             state.failures[large.name] = describe(error)
@@ -165,12 +166,17 @@ def _on_gpu(problem: Problem) -> tuple[Tensor, Gradient]:
     return there.gradient()
 
 
-def _check_small(problem: Problem) -> Iterator[Agreement]:
+def _check_small(case: Case) -> Iterator[Agreement]:
+    problem = case.small()
     log_z, gradient = _on_gpu(problem)
     truth, slopes = problem.to(torch.float64).gradient()
     yield Agreement(f"log Z, {problem.name}: CPU, float64", apart(log_z, truth), 1e-5)
     off = furthest_apart(gradient, slopes)
     yield Agreement(f"gradient, {problem.name}: CPU, float64", off, 1e-4)
+    if case.peer and (peer := case.peer()):
+        theirs, slopes = peer(problem.to("cuda"))
+        yield Agreement(f"log Z, {problem.name}: peer", apart(log_z, theirs), 1e-4)
+        yield Agreement(f"gradient, {problem.name}: peer", furthest_apart(gradient, slopes), 1e-3)
 
 
 def _check_large(problem: Problem, compared: int | None) -> Agreement:

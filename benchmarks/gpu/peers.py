@@ -8,6 +8,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
+from benchmarks.dependency.peers import Slogdet
 from benchmarks.peers import peer
 from benchmarks.problems import Gradient, Problem
 
@@ -31,3 +32,8 @@ def torchaudio_rnnt() -> Peer | None:
         return -losses.detach(), {"logits": -found}
 
     return gradient
+
+
+def slogdet() -> Peer:
+    """The matrix-tree theorem by torch's determinant and its autograd."""
+    return lambda problem: Slogdet(problem).gradient()

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 
 from benchmarks.problems import Problem
-from inout.kernels.lowrank.gpu.passes import SHELF as FACTORED
-from inout.kernels.pcfg.gpu.passes import SHELF
+from inout.kernels.recording import SHELF
 
 WARM_UP = 5
 CACHE_BYTES = 256 * 2**20  # more than the second-level cache of any GPU
@@ -59,7 +58,6 @@ def peak_bytes(problem: Problem) -> int:
     recording a grammar's passes, which is done anew.
     """
     SHELF.clear()
-    FACTORED.clear()
     gc.collect()
     torch.cuda.synchronize()
     others = torch.cuda.memory_allocated() - problem.num_bytes

@@ -141,9 +141,11 @@ class DependencyTree(TreeDistribution):
         if self.labelled:
             scores = summed_labels(self._masked(potentials))
         else:
-            # Elements without words count as one word until the end: no NaN of their padding.
-            root = potentials["root"].where(self.lengths[..., None] > 0, 0.0)
-            scores = self._table(potentials | {"root": root}).double()
+            if not self._whole:
+                # Elements without words count as one word until the end: no NaN of their padding.
+                root = potentials["root"].where(self.lengths[..., None] > 0, 0.0)
+                potentials = potentials | {"root": root}
+            scores = self._table(potentials).double()
         return scores.reshape(-1, n + 1, n)
 
     def _second(self, potentials: Potentials) -> Float[Tensor, "b n n n"] | None:
@@ -167,7 +169,7 @@ class DependencyTree(TreeDistribution):
             other = crossing_reference if plain else arborescences.log_partition
             result = other(scores, self.lengths.reshape(-1), self.single_root)
         result = result.reshape(self.batch_shape).to(dtype)
-        return torch.where(self.lengths == 0, -torch.inf, result)
+        return result if self._whole else torch.where(self.lengths == 0, -torch.inf, result)
 
     def _generating(
         self, lanes: Lanes, values: Potentials, shift: float

@@ -107,7 +107,7 @@ class SpanTree(BinaryTreeDistribution):
         scores = self._scores(potentials)
         result = log_z(scores, self._flat_lengths).reshape(self.batch_shape)
         result = result.to(potentials["log_potentials"].dtype)
-        return torch.where(self.lengths == 0, -torch.inf, result)
+        return result if self._whole else torch.where(self.lengths == 0, -torch.inf, result)
 
     def _generating(
         self, lanes: Lanes, values: Potentials, shift: float

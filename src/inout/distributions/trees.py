@@ -46,6 +46,7 @@ class TreeDistribution(StructuredDistribution):
     ) -> None:
         """Check the lengths and the tier, and set batch and event shape [n ...]."""
         self.lengths = checked_lengths(lengths, batch_shape, event_shape[0], device)
+        self._whole = lengths is None and event_shape[0] > 0  # so no element is empty
         self.tier = choose_tier(device, tier)
         torch.distributions.Distribution.__init__(
             self, batch_shape, torch.Size(event_shape), validate_args=False
@@ -54,7 +55,8 @@ class TreeDistribution(StructuredDistribution):
     @property
     def _flat_lengths(self) -> Int[Tensor, " b"]:
         """Lengths [b] of at least 1, as the kernels need them."""
-        return self.lengths.reshape(-1).clamp(min=1)
+        lengths = self.lengths.reshape(-1)
+        return lengths if self._whole else lengths.clamp(min=1)
 
     def _no_tree(self, event: Tensor) -> Bool[Tensor, "*sb"]:
         """Whether an event is -1 everywhere."""

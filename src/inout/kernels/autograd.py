@@ -15,6 +15,7 @@ from torch import Tensor
 
 from inout._core.errors import InoutError
 from inout._core.tracing import is_transformed
+from inout.kernels.recording import freeing
 
 LogPartition = Callable[..., Tensor]
 
@@ -72,7 +73,7 @@ class _LogPartition(torch.autograd.Function):
 
     @staticmethod
     def forward(evaluation: Evaluation, lengths: Tensor | None, *potentials: Tensor) -> Tensor:
-        return _log_z(evaluation.passes(lengths, potentials), potentials)
+        return _log_z(evaluation, lengths, potentials)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -89,7 +90,7 @@ class _LogPartition(torch.autograd.Function):
             # There may be second derivatives.
             results = _apply(_Gradient, ctx.evaluation, lengths, gradients[0], *potentials)
         else:
-            results = ctx.evaluation.passes(lengths, potentials).gradients(gradients[0])
+            results = _gradients(ctx.evaluation, lengths, gradients[0], potentials)
         return None, None, *results
 
     @staticmethod
@@ -117,7 +118,7 @@ class _Gradient(torch.autograd.Function):
     def forward(
         evaluation: Evaluation, lengths: Tensor | None, weights: Tensor, *potentials: Tensor
     ) -> tuple[Tensor, ...]:
-        return evaluation.passes(lengths, potentials).gradients(weights)
+        return _gradients(evaluation, lengths, weights, potentials)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -163,8 +164,9 @@ class _Tangent(torch.autograd.Function):
         evaluation: Evaluation, lengths: Tensor | None, weights: Tensor, *rest: Tensor
     ) -> tuple[Tensor, ...]:
         count = len(rest) // 2
-        passes = evaluation.passes(lengths, rest[:count])
-        *second, expected = passes.tangents(weights, rest[count:])
+        *second, expected = freeing(
+            lambda: evaluation.passes(lengths, rest[:count]).tangents(weights, rest[count:])
+        )
         return *second, expected.to(weights.dtype)
 
     @staticmethod
@@ -333,10 +335,16 @@ def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
     return function.apply(*arguments)  # type: ignore[no-untyped-call]
 
 
-def _log_z(passes: Passes, potentials: Sequence[Tensor]) -> Tensor:
-    log_z = passes.log_z
+def _log_z(evaluation: Evaluation, lengths: Tensor | None, potentials: Sequence[Tensor]) -> Tensor:
+    log_z = freeing(lambda: evaluation.passes(lengths, potentials).log_z)
     # A copy: a result that the passes hold would hold them through its graph, a cycle.
     return log_z.to(log_z.dtype if log_z.is_complex() else potentials[0].dtype, copy=True)
+
+
+def _gradients(
+    evaluation: Evaluation, lengths: Tensor | None, weights: Tensor, potentials: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
+    return freeing(lambda: evaluation.passes(lengths, potentials).gradients(weights))
 
 
 def gradient_wanted(*potentials: Tensor) -> bool:
@@ -358,7 +366,7 @@ def differentiable_log_partition(
     """
     evaluation = Evaluation(make, twin)
     if not (gradient_wanted(*potentials) or is_transformed(*_given(lengths))):
-        return _log_z(evaluation.passes(lengths, potentials), potentials)
+        return _log_z(evaluation, lengths, potentials)
     if lengths is not None and lengths.is_inference():
         lengths = lengths.clone()  # autograd saves no inference tensors
     result: Tensor = _apply(_LogPartition, evaluation, lengths, *potentials)

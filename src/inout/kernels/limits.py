@@ -68,16 +68,13 @@ GRAMMAR_REACH = 600.0
 LOWRANK_TINY = 1e-60
 # On a GPU a product of two factors is made first, and totals below TINY are set to 0: what
 # underflows in the products of one step is then below a millionth of them. Products, words or
-# roots all of which are below FAR would spoil that. RECORDINGS are kept, and lent, at a time.
+# roots all of which are below FAR would spoil that.
 LOWRANK_GPU_TINY = ByDtype(1e-24, 1e-270)
 LOWRANK_GPU_FAR = ByDtype(1e-10, 1e-20)
-LOWRANK_RECORDINGS = 2
 # Numbers that a step of a sampler makes at a time (512 MiB in float64).
 LOWRANK_DRAWS = 2**26
 # Entries of their tables that are made at a time, where a query needs them (32 MiB).
 LOWRANK_BLOCK = 2**22
-# Charts recorded for a GPU that are kept, and lent, at a time: each may take hundreds of megabytes.
-GRAMMAR_RECORDINGS = 4
 
 # Projective dependency trees. On a GPU, numbers within these limits have products, also with the
 # weight of an arc, that neither overflow nor lose digits. One more word multiplies the number of
@@ -167,6 +164,11 @@ CHANCES_AT_A_TIME = 2**26
 GENERATING_TINY = 1e-200
 GENERATING_STEADY = 1 / 16
 
+# Recordings of GPU work that are kept at a time, and the share of the GPU's memory that they may
+# keep together.
+RECORDINGS, RECORDED_SHARE = 64, 0.1
+# One makes room for another if it was not needed in this many turns for each one that is kept.
+RECORDING_PATIENCE = 10
 # Shapes that are remembered as having been asked for before they are recorded.
 REMEMBERED_SHAPES = 10_000
 
@@ -175,6 +177,9 @@ REMEMBERED_SHAPES = 10_000
 # reciprocals overflow. The root's may become larger than HUGE, where they count in no pivot. Such
 # an element goes to log space. All leave half of the range of float64.
 ARBORESCENCE_FAR, ARBORESCENCE_TINY, ARBORESCENCE_HUGE = 300.0, 1e-140, 1e140
+# On a GPU the inverse of so many words is held in registers. A probability that is a difference of
+# terms above TERMS would lose digits: such an element is eliminated word by word.
+ARBORESCENCE_GPU_WORDS, ARBORESCENCE_GPU_TERMS = 128, 1e3
 
 # Transducers. Numbers of a block of joint outputs (16 MiB in float32). Sums of products of
 # exponentials below TINY may have lost digits: what underflowed in a factor is far below that.

@@ -26,7 +26,7 @@ def load_arcs(p_scores, n, length, o_i, o_j):
     return tl.load(p_scores + o_arc, mask=m_arc, other=float("-inf"))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def eliminate_kernel(
     p_scores, p_lengths, p_rows, p_pivots, p_shifts, p_log_z, p_good, n,
     SINGLE: tl.constexpr, H: tl.constexpr, N: tl.constexpr,
@@ -110,7 +110,7 @@ def eliminate_kernel(
     tl.store(p_good + b, ((bad == 0) & (length > 0)).to(tl.int32))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def marginals_kernel(
     p_scores, p_lengths, p_rows, p_pivots, p_shifts, p_good, p_weights, p_slopes, p_sums, p_out, n,
     SINGLE: tl.constexpr, H: tl.constexpr, N: tl.constexpr,

@@ -34,7 +34,7 @@ def best_pair(
     return b_top, tl.min(tl.where(b_tops == b_top[None, :], b_widths, past), axis=0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def viterbi_kernel(
     p_scores, p_lengths, p_best, p_splits, p_chosen, p_heads, n,
     ONE_ROOT: tl.constexpr, K: tl.constexpr, N: tl.constexpr
@@ -126,7 +126,7 @@ def viterbi_kernel(
             tl.store(p_in_left + (width - b_a - 1) * m + o_i + b_a + 1, 1, mask=m_in)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["batch", "n"])
 def sample_kernel(
     p_scores, p_lengths, p_chart, p_uniform, p_stack, p_heads, batch, n,
     ONE_ROOT: tl.constexpr, K: tl.constexpr

@@ -78,7 +78,7 @@ def load_arcs(p_scores, n, width, o_i, m_i):
     return b_right, b_left
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n", "wanted"])
 def inside_kernel(
     p_scores, p_lengths, p_chart, p_flags, p_log_z, n, wanted,
     ONE_ROOT: tl.constexpr, K: tl.constexpr, N: tl.constexpr
@@ -216,7 +216,7 @@ def open_outside(
     return b_top + tl.log(tl.sum(b_totals, axis=0) + tl.exp(b_own - b_top))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def outside_kernel(
     p_scores, p_lengths, p_chart, p_outer, p_flags, p_weights, p_out, n,
     ONE_ROOT: tl.constexpr, K: tl.constexpr, N: tl.constexpr

@@ -81,6 +81,46 @@ def pair_sum(
 
 
 @triton.jit
+def add_both(a, b, c, d):
+    """Two sums at once."""
+    return a + c, b + d
+
+
+@triton.jit
+def add_four(a, b, c, d, e, f, g, h):
+    """Four sums at once."""
+    return a + e, b + f, c + g, d + h
+
+
+@triton.jit
+def complete_sums(
+    p_right, p_left, p_right_open, p_left_open, width, m, o_i, m_i,
+    K: tl.constexpr, N: tl.constexpr
+):  # fmt: skip
+    """Both complete spans [N]: an incomplete one and a complete one that its dependent heads.
+
+    Those headed left have an incomplete left child of width a, those headed right an incomplete
+    right one of width + 1 - a, for 1 <= a <= width.
+    """
+    o_k = tl.arange(0, K)
+    o_a = o_i[None, :] + (1 + o_k)[:, None] * m
+    o_b = o_i[None, :] + (1 + o_k)[:, None] + (width - 1 - o_k)[:, None] * m
+    b_right = tl.zeros([K, N], dtype=tl.float64)
+    b_left = tl.zeros([K, N], dtype=tl.float64)
+    for a in range(1, width + 1, K):
+        m_pair = (a + o_k <= width)[:, None] & m_i[None, :]
+        b_head = tl.load(p_right_open + o_a, mask=m_pair, other=0.0)
+        b_below = tl.load(p_right + o_b, mask=m_pair, other=0.0)
+        b_other = tl.load(p_left + o_a - m, mask=m_pair, other=0.0)
+        b_open = tl.load(p_left_open + o_b + m - 1, mask=m_pair, other=0.0)
+        b_right += b_head * b_below
+        b_left += b_other * b_open
+        o_a += K * m
+        o_b += K - K * m
+    return tl.reduce((b_right, b_left), 0, add_both)
+
+
+@triton.jit
 def load_weights(p_scores, p_scales, n, width, o_i, m_i):
     """Weights of the arcs from o_i to o_i + width, and back (none to the root); any out of range.
 
@@ -97,7 +137,7 @@ def load_weights(p_scores, p_scales, n, width, o_i, m_i):
     return b_right, b_left, b_bad | (b_right > HUGE) | (b_left > HUGE)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def inside_kernel(
     p_scores, p_lengths, p_scales, p_chart, p_flags, p_log_z, n,
     ONE_ROOT: tl.constexpr, K: tl.constexpr, N: tl.constexpr
@@ -138,10 +178,9 @@ def inside_kernel(
         for start in range(0, length - width + 1, N):
             o_i = start + tl.arange(0, N)
             m_i = o_i <= length - width
-            b_right = pair_sum(
-                p_right_open, p_right, width, 0, m, 1, width + 1, o_i, m_i, False, K, N
+            b_right, b_left = complete_sums(
+                p_right, p_left, p_right_open, p_left_open, width, m, o_i, m_i, K, N
             )
-            b_left = pair_sum(p_left, p_left_open, width, 0, m, 0, width, o_i, m_i, False, K, N)
             b_bad |= (out_of_range(b_right) | out_of_range(b_left)).to(tl.int32)
             tl.store(p_right + width * m + o_i, b_right, mask=m_i)
             tl.store(p_left + width * m + o_i, b_left, mask=m_i)
@@ -152,45 +191,61 @@ def inside_kernel(
 
 
 @triton.jit
-def right_parents(
-    b_totals, p_outer, p_inner, width, gap, length, m, first, start, m_i,
-    K: tl.constexpr, N: tl.constexpr
+def parent_sums(
+    p_right, p_left, p_right_open, p_left_open, p_outer_right, p_outer_left, p_outer_open,
+    width, length, m, start, m_i, ONE_ROOT: tl.constexpr, K: tl.constexpr, N: tl.constexpr
 ):  # fmt: skip
-    """Adds to b_totals [K N] parents with the same start; siblings have widths from `first` on."""
-    o_k, o_i = tl.arange(0, K), start + tl.arange(0, N)
-    o_behind = o_i[None, :] + width + gap
-    p_o = p_outer + (width + gap + first + o_k)[:, None] * m + o_i[None, :]
-    p_s = p_inner + (first + o_k)[:, None] * m + o_behind
-    for c in range(first, length - width - gap - start + 1, K):
-        m_pair = m_i[None, :] & (o_behind + (c + o_k)[:, None] <= length)
-        b_totals += tl.load(p_o, mask=m_pair, other=0.0) * tl.load(p_s, mask=m_pair, other=0.0)
-        p_o += K * m
-        p_s += K * m
-    return b_totals
+    """What parents of width + 1 + c give to the spans of a width: four sums [N].
 
-
-@triton.jit
-def left_parents(
-    b_totals, p_outer, p_inner, width, gap, length, m, first, start, m_i,
-    ONE_ROOT: tl.constexpr, K: tl.constexpr, N: tl.constexpr
-):  # fmt: skip
-    """Adds to b_totals [K N] parents with the same end; siblings have widths from `first` on."""
+    To complete spans headed by their left end and by their right end; and to the same two of
+    incomplete ones, by complete ones of the same head. Parents with the same start have their other
+    child behind the span, those with the same end before it.
+    """
     o_k, o_i = tl.arange(0, K), start + tl.arange(0, N)
-    o_start = o_i[None, :] - gap - (first + o_k)[:, None]
-    p_o = p_outer + (width + gap + first + o_k)[:, None] * m + o_start
-    p_s = p_inner + (first + o_k)[:, None] * m + o_start
-    for a in range(first, tl.minimum(length - width, start + N - 1) - gap + 1, K):
+    b_right = tl.zeros([K, N], dtype=tl.float64)
+    b_left = tl.zeros([K, N], dtype=tl.float64)
+    b_right_open = tl.zeros([K, N], dtype=tl.float64)
+    b_left_open = tl.zeros([K, N], dtype=tl.float64)
+    # With one root word, the root's side of its arc is empty: no parent has a wider one.
+    m_s = m_i & (o_i > 0) if ONE_ROOT else m_i
+    o_outer = o_i[None, :] + (width + 1 + o_k)[:, None] * m
+    o_inner = o_i[None, :] + width + o_k[:, None] * m
+    for c in range(0, length - width - start, K):
+        m_in = o_i[None, :] + width + (c + o_k)[:, None] < length
+        m_pair = m_i[None, :] & m_in
+        b_outer = tl.load(p_outer_open + o_outer, mask=m_s[None, :] & m_in, other=0.0)
+        b_inner = tl.load(p_left + o_inner + 1, mask=m_s[None, :] & m_in, other=0.0)
+        b_right += b_outer * b_inner
+        b_outer = tl.load(p_outer_left + o_outer, mask=m_pair, other=0.0)
+        b_inner = tl.load(p_left_open + o_inner + m, mask=m_pair, other=0.0)
+        b_left += b_outer * b_inner
+        b_outer = tl.load(p_outer_right + o_outer, mask=m_pair, other=0.0)
+        b_inner = tl.load(p_right + o_inner + m, mask=m_pair, other=0.0)
+        b_right_open += b_outer * b_inner
+        o_outer += K * m
+        o_inner += K * m
+    o_start = o_i[None, :] - 1 - o_k[:, None]
+    o_outer = o_start + (width + 1 + o_k)[:, None] * m
+    o_inner = o_start + o_k[:, None] * m
+    for c in range(0, tl.minimum(length - width, start + N - 1), K):
         m_pair = m_i[None, :] & (o_start >= 0)
-        if ONE_ROOT:
-            m_pair = m_pair & ((o_start > 0) | (a + o_k == 0)[:, None])
-        b_totals += tl.load(p_o, mask=m_pair, other=0.0) * tl.load(p_s, mask=m_pair, other=0.0)
-        p_o += K * m - K
-        p_s += K * m - K
+        m_open = m_pair & ((o_start > 0) | (c + o_k == 0)[:, None]) if ONE_ROOT else m_pair
+        b_outer = tl.load(p_outer_open + o_outer, mask=m_open, other=0.0)
+        b_inner = tl.load(p_right + o_inner, mask=m_open, other=0.0)
+        b_left += b_outer * b_inner
+        b_outer = tl.load(p_outer_right + o_outer, mask=m_pair, other=0.0)
+        b_inner = tl.load(p_right_open + o_inner + m, mask=m_pair, other=0.0)
+        b_right += b_outer * b_inner
+        b_outer = tl.load(p_outer_left + o_outer, mask=m_pair, other=0.0)
+        b_inner = tl.load(p_left + o_inner + m, mask=m_pair, other=0.0)
+        b_left_open += b_outer * b_inner
         o_start -= K
-    return b_totals
+        o_outer += K * m - K
+        o_inner += K * m - K
+    return tl.reduce((b_right, b_left, b_right_open, b_left_open), 0, add_four)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def outside_kernel(
     p_scores, p_lengths, p_scales, p_chart, p_outer, p_flags, p_weights, p_out, n,
     ONE_ROOT: tl.constexpr, K: tl.constexpr, N: tl.constexpr
@@ -224,34 +279,17 @@ def outside_kernel(
         for start in range(0, back + 1, N):
             o_i = start + tl.arange(0, N)
             m_i = o_i <= back
-            m_s = m_i & (o_i > 0) if ONE_ROOT else m_i
-            b_zero = tl.zeros([K, N], dtype=tl.float64)
-            b_sums = right_parents(
-                b_zero, p_outer_open, p_left, width, 1, length, m, 0, start, m_s, K, N
-            )
-            b_sums = left_parents(
-                b_sums, p_outer_right, p_right_open, width, 0, length, m, 1, start, m_i,
-                False, K, N,
+            b_right, b_left, b_right_more, b_left_more = parent_sums(
+                p_right, p_left, p_right_open, p_left_open,
+                p_outer_right, p_outer_left, p_outer_open,
+                width, length, m, start, m_i, ONE_ROOT, K, N,
             )  # fmt: skip
-            b_right = tl.where(back == 0, goal, tl.sum(b_sums, axis=0))
-            b_sums = left_parents(
-                b_zero, p_outer_open, p_right, width, 1, length, m, 0, start, m_i, ONE_ROOT, K, N
-            )
-            b_sums = right_parents(
-                b_sums, p_outer_left, p_left_open, width, 0, length, m, 1, start, m_i, K, N
-            )
-            b_left = tl.sum(b_sums, axis=0)
+            b_right = tl.where(back == 0, goal, b_right)
             tl.store(p_outer_right + width * m + o_i, b_right, mask=m_i)
             tl.store(p_outer_left + width * m + o_i, b_left, mask=m_i)
             b_bad |= (out_of_range(b_right) | out_of_range(b_left)).to(tl.int32)
-            b_sums = right_parents(
-                b_zero, p_outer_right, p_right, width, 0, length, m, 1, start, m_i, K, N
-            )
-            b_right += tl.sum(b_sums, axis=0)
-            b_sums = left_parents(
-                b_zero, p_outer_left, p_left, width, 0, length, m, 1, start, m_i, False, K, N
-            )
-            b_left += tl.sum(b_sums, axis=0)
+            b_right += b_right_more
+            b_left += b_left_more
             b_arc, b_back, _ = load_weights(p_scores, p_scales, n, width, o_i, m_i)
             b_open = b_arc * b_right + b_back * b_left
             b_bad |= (out_of_range(b_open) | out_of_range(b_right) | out_of_range(b_left)).to(

@@ -12,9 +12,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from inout.kernels.limits import LOWRANK_RECORDINGS
 from inout.kernels.lowrank.passes import TorchPasses, tangents_of
-from inout.kernels.recording import Recording, Shelf, signature
+from inout.kernels.recording import SHELF, Recording, signature
 from inout.kernels.shapes import PerElement
 
 # The chart of potentials and lengths, with `log_z` [b]; and from it and weights [b] the gradients
@@ -34,11 +33,16 @@ class _Recorded:
     @cached_property
     def gradients(self) -> Recording[Sequence[Tensor]]:
         """Of the sum of weights . log Z, given the weights; recorded when first needed."""
-        return Recording(lambda weights: self._gradients(self.chart, weights), self._ones)
+        return Recording(
+            lambda weights: self._gradients(self.chart, weights), self._ones, after=self.inside
+        )
 
-
-# A chart is lent to one object at a time.
-SHELF: Shelf[_Recorded] = Shelf(most=LOWRANK_RECORDINGS)
+    @property
+    def num_bytes(self) -> int:
+        """What both keep."""
+        if "gradients" not in vars(self):
+            return self.inside.num_bytes
+        return self.gradients.num_bytes + self.inside.input_bytes
 
 
 class ScaledPasses:
@@ -73,9 +77,9 @@ class ScaledPasses:
             return None
         given = *self.potentials, self.lengths
         key = self.functions, signature(*given)
-        recorded = SHELF.take(key, lambda: _Recorded(self.functions, *given))
+        recorded: _Recorded | None = SHELF.take(key, lambda: _Recorded(self.functions, *given))
         if recorded is not None:
-            finalize(self, SHELF.give_back, key, recorded)
+            finalize(self, SHELF.give_back, recorded).atexit = False
         return recorded
 
     @cached_property

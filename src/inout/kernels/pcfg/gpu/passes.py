@@ -13,10 +13,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from inout.kernels.limits import GRAMMAR_RECORDINGS, GRAMMAR_TINY
+from inout.kernels.limits import GRAMMAR_TINY
 from inout.kernels.math.precision import exact_products
 from inout.kernels.pcfg.cpu.passes import CpuGrammarPasses
-from inout.kernels.recording import Recording, Shelf, signature
+from inout.kernels.recording import SHELF, Recording, signature
 from inout.kernels.shapes import PerElement, Root, Trees
 
 if TYPE_CHECKING:
@@ -55,11 +55,14 @@ class _Recorded:
     def __init__(self, *given: Tensor) -> None:
         self.inside = Recording(inside, *given)
         chart, total, _ = self.inside(*given)
-        self.gradients = Recording(lambda w: gradients(chart, total, w), torch.ones_like(total))
+        self.gradients = Recording(
+            lambda w: gradients(chart, total, w), torch.ones_like(total), after=self.inside
+        )
 
-
-# A chart is lent to one object at a time.
-SHELF: Shelf[_Recorded] = Shelf(most=GRAMMAR_RECORDINGS)
+    @property
+    def num_bytes(self) -> int:
+        """What both keep."""
+        return self.gradients.num_bytes + self.inside.input_bytes
 
 
 class GpuGrammarPasses:
@@ -81,10 +84,10 @@ class GpuGrammarPasses:
         """Both passes for potentials of this shape, if it has come before: ours alone for now."""
         if not self.words.is_cuda:  # but run by Triton's interpreter
             return None
-        key = signature(*self._given)
-        recorded = SHELF.take(key, lambda: _Recorded(*self._given))
+        key = inside, signature(*self._given)
+        recorded: _Recorded | None = SHELF.take(key, lambda: _Recorded(*self._given))
         if recorded is not None:
-            finalize(self, SHELF.give_back, key, recorded)
+            finalize(self, SHELF.give_back, recorded).atexit = False
         return recorded
 
     @cached_property
