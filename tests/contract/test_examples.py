@@ -81,7 +81,7 @@ def test_letters_and_phones_are_aligned(
 ):
     monkeypatch.setenv("INOUT_DATA", str(data_dir))
     page = tmp_path / "phones.html"
-    main_of("letters_to_phones")(["--words", "600", "--epochs", "3", "--html", str(page)])
+    main_of("letters_to_phones")(["--words", "600", "--epochs", "5", "--html", str(page)])
     output = capsys.readouterr().out
     for model in ("CTC", "transducer"):
         wrong, right, nats = numbers(output, model)
