@@ -32,7 +32,7 @@ def left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
 
     By default they are marked `exhaustive`, or are beyond `few(n)`, or belong to other classes'
     shares of a suite. Which of the cases of a test are among its few depends on its name alone.
-    The exhaustive tier leaves out half of the shared-out tests of variants.
+    The exhaustive tier leaves out two thirds of the shared-out tests of variants.
     """
     if exhaustive:
         return {item for item in items if not _is_for_variant(item)}
@@ -74,7 +74,7 @@ def _is_for_variant(item: pytest.Item) -> bool:
     """Whether the class of a test has it in the exhaustive tier.
 
     A class that says `variant = True` is like another of its family but for its arguments: of the
-    suites that share their tests out it has half. Another class of the family has them all.
+    suites that share their tests out it has a third. Another class of the family has them all.
     """
     own, name = getattr(item, "cls", None), getattr(item, "originalname", "")
     if own is None or not vars(own).get("variant", False):
@@ -82,4 +82,4 @@ def _is_for_variant(item: pytest.Item) -> bool:
     suite = next(kind for kind in own.__mro__ if name in vars(kind))
     if suite is own or "one_in" not in vars(suite) or "variant" in vars(suite):
         return True
-    return bool((crc32(name.encode()) + crc32(own.__name__.encode())) % 2 == 0)
+    return bool((crc32(name.encode()) + crc32(own.__name__.encode())) % 3 == 0)

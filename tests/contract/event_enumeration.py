@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 Event = tuple[Any, ...]
@@ -16,7 +18,7 @@ Part = tuple[str, tuple[int, ...]]
 F32, F64 = torch.float32, torch.float64
 
 # Events of a suite by length and shapes, with their parts; the oldest go.
-_KNOWN: dict[Any, tuple[list[Event], Tensor]] = {}
+_KNOWN: dict[Any, tuple[list[Event], NDArray[np.int64]]] = {}
 
 
 class Facts(Protocol):
@@ -80,11 +82,12 @@ class Enumeration:
             most = max(map(len, row), default=0)
             for places in row:
                 places.extend([self.size] * (most - len(places)))
-            rows = torch.tensor(row, dtype=torch.long).reshape(len(row), -1 if row else 0)
+            rows = np.array(row, np.int64).reshape(len(row), -1 if row else 0)
             if len(_KNOWN) >= 50:
                 del _KNOWN[next(iter(_KNOWN))]
             _KNOWN[key] = events, rows
-        return _KNOWN[key]
+        events, rows = _KNOWN[key]
+        return events, torch.from_numpy(rows)  # in torch.func, a tensor is of one call
 
     def _place(self, part: Part) -> int:
         name, index = part

@@ -23,6 +23,7 @@ _FACTORED_PCFG = "tests/contract/test_factored_pcfg.py"
 _FACTORED_CHAIN = "tests/contract/test_factored_chain.py"
 _FOREST = "tests/oracle/test_forest.py"
 _LAYERS = "tests/oracle/test_layers.py"
+_LOSSES = "tests/contract/test_losses.py"
 _GRAPHS = "tests/contract/test_graphs.py"
 _DISTINCT = "tests/oracle/test_without_replacement.py"
 
@@ -579,6 +580,62 @@ ABOVE = (
         tests=("tests/contract/test_layers.py", "-k", "reductions"),
     ),
     Fault(
+        "layers-chunk-of-one-word-goes-on",
+        file="constraints.py",
+        function="bioes",
+        text='return after in "OBS"',
+        instead='return after in "OBS" or (before == "S" and after == "I")',
+        tests=(_LAYERS, "-k", "schemes"),
+    ),
+    Fault(
+        "layers-ctc-mean-by-frames",
+        file="nn/ctc_head.py",
+        function="CTCHead.forward",
+        text="found.target_lengths.clamp(min=1)",
+        instead="found.lengths.clamp(min=1)",
+        tests=(_LOSSES, "-k", "of_torch"),
+    ),
+    Fault(
+        "layers-padding-reaches-the-linear-layer",
+        file="nn/ctc_head.py",
+        function="CTCHead.distribution",
+        text="frames = frames.where(real[..., None], 0.0)",
+        instead="frames = frames.where(real[..., None] | True, 0.0)",
+        tests=(_LOSSES, "-k", "padding"),
+    ),
+    Fault(
+        "layers-gradients-clamped-on-one-side",
+        file="nn/rnnt_loss.py",
+        function="_Clamped.forward",
+        text="gradient.clamp_(-clamp, clamp)",
+        instead="gradient.clamp_(max=clamp)",
+        tests=(_LOSSES, "-k", "clamp"),
+    ),
+    Fault(
+        "layers-blank-of-the-last-column",
+        file="nn/rnnt_loss.py",
+        function="RNNTLoss._blank",
+        text="return self.blank % size",
+        instead="return abs(self.blank) % size",
+        tests=(_LOSSES, "-k", "rnnt_is"),
+    ),
+    Fault(
+        "layers-warping-with-twice-its-own-losses",
+        file="nn/soft_dtw.py",
+        function="SoftDTW.forward",
+        text="(own + its) / 2",
+        instead="(own + its)",
+        tests=(_LOSSES, "-k", "soft_dtw_is"),
+    ),
+    Fault(
+        "derivatives-tangents-of-potentials-dropped",
+        file="distributions/derivatives.py",
+        function="_alias",
+        text="x.view_as(x)",
+        instead="x.detach()",
+        tests=(_CHAIN, _SPANS, "-k", "forward_mode"),
+    ),
+    Fault(
         "learning-step-without-normalisation",
         file="learning/priors.py",
         function="maximise",
@@ -665,6 +722,30 @@ ABOVE = (
         text="(parser.surprisals(words, end=end) / math.log(2)).tolist()",
         instead="parser.surprisals(words, end=end).tolist()",
         tests=("tests/cli/test_grammar_parse.py", "-k", "surprisal"),
+    ),
+    Fault(
+        "cli-word-ends-with-its-first-letter",
+        file="cli/alignments/report.py",
+        function="aligned",
+        text="own[-1].stop",
+        instead="own[0].stop",
+        tests=("tests/cli/test_align.py",),
+    ),
+    Fault(
+        "cli-no-space-between-words",
+        file="cli/alignments/emissions.py",
+        function="split",
+        text="if targets and space is not None:",
+        instead="if targets and space is None:",
+        tests=("tests/cli/test_align.py",),
+    ),
+    Fault(
+        "distributions-sparsemap-slopes-of-other-events",
+        file="distributions/sparsemap.py",
+        function="_Search.result",
+        text="own.slopes()[np.ix_(order, order)]",
+        instead="own.slopes()",
+        tests=(_CHAIN, "-k", "derivatives_of_sparsemap"),
     ),
     Fault(
         "distributions-sparsemap-slopes-do-not-add-up",
