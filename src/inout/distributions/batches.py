@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any, ClassVar, NoReturn, TypeVar
@@ -39,9 +38,9 @@ class Batched(Distribution):
     _shareable: ClassVar[frozenset[str]] = frozenset()  # tensors that the batch may share
 
     @property
-    @abstractmethod
     def _part_shapes(self) -> dict[str, torch.Size]:
-        """Shape of each potential for one batch element."""
+        """Shape of each potential for one batch element; here of potentials that none share."""
+        return {name: p.shape[len(self.batch_shape) :] for name, p in self.potentials.items()}
 
     def _tensors_changed(self) -> None:
         """Make again what the family derives from its tensors, after all of them changed."""

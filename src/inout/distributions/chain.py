@@ -16,7 +16,7 @@ from inout._core.tracing import any_seen
 from inout.distributions import arguments
 from inout.distributions.charts import Group, chart_forest
 from inout.distributions.derivatives import Potentials
-from inout.distributions.factors import TransitionFactors, with_factors
+from inout.distributions.factors import MayHaveFactors, TransitionFactors
 from inout.distributions.labels import LabelSequence
 from inout.forest import Forest
 from inout.forest.labels import BlockLabels
@@ -28,7 +28,7 @@ from inout.kernels.tiers import choose_tier
 from inout.series import Lanes
 
 
-class LinearChain(LabelSequence):
+class LinearChain(MayHaveFactors, LabelSequence):
     """Labels y of a sequence, p(y) proportional to exp(start + emissions + transitions + end).
 
     `emissions` [*b n s]; `transitions` [s s], shared by all positions, or [*b n-1 s s], previous
@@ -63,13 +63,10 @@ class LinearChain(LabelSequence):
 
     family = "LinearChain"
     options = ("memory",)
-    _factored: ClassVar[type[LinearChain]]  # with transitions as factors
+    _kind_of_factors = TransitionFactors
     _tables: ClassVar[tuple[str, ...]] = ("transitions",)  # potentials of steps
     _shareable = frozenset({"transitions", "start", "end"})
     _always_stationary: ClassVar[bool] = False  # also where elements have transitions of their own
-
-    def __new__(cls, *given: Any, **named: Any) -> LinearChain:
-        return super().__new__(with_factors(cls, TransitionFactors, *given, *named.values()))
 
     def __init__(
         self,

@@ -112,10 +112,6 @@ class CTC(PathDistribution):
         return torch.arange(self.sizes[1], device=self.lengths.device)
 
     @property
-    def _part_shapes(self) -> dict[str, torch.Size]:
-        return {"log_probs": self.potentials["log_probs"].shape[-2:]}
-
-    @property
     def _flat_targets(self) -> Int[Tensor, "b u"]:
         found = self.targets.reshape(self.batch_shape.numel(), self.sizes[1])
         return found.clone() if found.is_inference() else found

@@ -104,10 +104,6 @@ class DependencyTree(TreeDistribution):
         return self.potentials["arcs"].shape[-1] if self.labelled else 0
 
     @property
-    def _part_shapes(self) -> dict[str, torch.Size]:
-        return {name: p.shape[len(self.batch_shape) :] for name, p in self.potentials.items()}
-
-    @property
     def _real_entries(self) -> Bool[Tensor, " ..."]:
         real = self._real[..., None] if self.labelled else self._real
         return real.expand(self.batch_shape + self.event_shape)

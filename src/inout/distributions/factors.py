@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor
@@ -55,8 +55,14 @@ class TransitionFactors(NamedTuple):
     target: Float[Tensor, "*#b r s"]
 
 
-def with_factors(cls: type, kind: type, *arguments: Any) -> type:
-    """The class to make instead of `cls`, its `_factored`, if an argument is of this kind."""
-    given = any(isinstance(argument, kind) for argument in arguments)
-    found: type = vars(cls).get("_factored", cls) if given else cls
-    return found
+class MayHaveFactors:
+    """A family whose objects are of the class `_factored` if an argument is of this kind."""
+
+    _kind_of_factors: ClassVar[type]
+    _factored: ClassVar[type]
+
+    def __new__(cls, *given: Any, **named: Any) -> Any:
+        found = any(
+            isinstance(argument, cls._kind_of_factors) for argument in (*given, *named.values())
+        )
+        return super().__new__(vars(cls).get("_factored", cls) if found else cls)

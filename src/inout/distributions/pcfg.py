@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from inout.distributions import arguments
 from inout.distributions.charts import Group, chart_forest
 from inout.distributions.derivatives import Potentials
 from inout.distributions.distinct import Used
-from inout.distributions.factors import RuleFactors, with_factors
+from inout.distributions.factors import MayHaveFactors, RuleFactors
 from inout.distributions.trees import BinaryTreeDistribution, split_places, unrelated_zero
 from inout.forest import Forest
 from inout.forest.labels import BlockLabels
@@ -40,7 +40,7 @@ class SymbolsUsed(NamedTuple):
     words: Int[Tensor, "*e n"]  # preterminals, counted from 0; below 0 where there is none
 
 
-class PCFG(BinaryTreeDistribution):
+class PCFG(MayHaveFactors, BinaryTreeDistribution):
     """Trees of a weighted grammar over sentences, p(tree) proportional to its rules' weights.
 
     `root` [nt] or [*b nt]: log-weight of each nonterminal at the top; `rules` [nt nt+pt nt+pt],
@@ -73,11 +73,8 @@ class PCFG(BinaryTreeDistribution):
 
     family = "PCFG"
     options = ("memory",)
-    _factored: ClassVar[type[PCFG]]  # with rules as factors
+    _kind_of_factors = RuleFactors
     _shareable = frozenset({"root", "rules"})
-
-    def __new__(cls, *given: Any, **named: Any) -> PCFG:
-        return super().__new__(with_factors(cls, RuleFactors, *given, *named.values()))
 
     def __init__(
         self,

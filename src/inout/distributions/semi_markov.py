@@ -107,10 +107,6 @@ class SemiMarkov(StructuredDistribution):
         within = (before[..., None] > 0) | ((before[..., None] == 0) & first_label)
         return (self._real[..., None, None] & within)[..., None]
 
-    @property
-    def _part_shapes(self) -> dict[str, torch.Size]:
-        return {"log_potentials": self.potentials["log_potentials"].shape[-4:]}
-
     def _flat(self, potentials: Potentials) -> tuple[Tensor, Tensor]:
         """Potentials [b n w s s] and lengths [b]."""
         b, n, w, s = self.size

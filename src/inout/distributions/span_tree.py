@@ -81,10 +81,6 @@ class SpanTree(BinaryTreeDistribution):
         return self.batch_shape.numel(), n, s
 
     @property
-    def _part_shapes(self) -> dict[str, torch.Size]:
-        return {"log_potentials": self.potentials["log_potentials"].shape[-3:]}
-
-    @property
     def _needs(self) -> tuple[int, int]:
         _, n, s = self.size
         labels = 5 * s * self.potentials["log_potentials"].element_size()

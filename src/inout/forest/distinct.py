@@ -75,7 +75,7 @@ def sample_derivations(forest: Forest, k: int, seed: int) -> list[tuple[Derivati
     for number, goal in enumerate(arrays.goals.tolist()):
         leaves = no_leaves()
         if inside[goal] > -np.inf:
-            problem = ForestChoices(*arrays.structure, inside, goal)
+            problem = ForestChoices(arrays.structure, inside, goal)
             leaves = sample_leaves(search, problem, width, k, seed, number)
         found.append((Derivations(forest, goal, leaves.offsets, leaves.choices), leaves))
     return found

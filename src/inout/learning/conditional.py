@@ -19,7 +19,7 @@ from inout.learning.arguments import checked_array, checked_frequencies, checked
 from inout.learning.checkpoint import Checkpoint, digest, discarded_if_refused
 from inout.learning.expectation import ROUNDING
 from inout.learning.model import LogPartitions
-from inout.learning.progress import Callback, Clock, check_progress, reporter
+from inout.learning.progress import Callback, Clock, Course, check_progress, reporter
 
 Method = Literal["lbfgs", "adam"]
 # A rise that a step of L-BFGS must not miss: far more than rounding, relative to the objective.
@@ -28,7 +28,7 @@ Numbers = Tensor | NDArray[np.float64] | Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
-class ConditionalResult:
+class ConditionalResult(Course):
     """The result of conditional training."""
 
     log_weights: Float[Tensor, " p"]
@@ -37,10 +37,6 @@ class ConditionalResult:
     expected_counts: Float[Tensor, " p"]  # under the model
     gradient: Float[Tensor, " p"]  # observed - expected counts - l2 · weights
     converged: bool
-
-    @property
-    def iterations(self) -> int:
-        return len(self.objectives) - 1
 
 
 def fit_conditional(

@@ -28,14 +28,14 @@ from inout.learning.checkpoint import Checkpoint, digest, discarded_if_refused, 
 from inout.learning.expectation import Expectation, expect
 from inout.learning.model import GenerativeModel, LogPartitions, Parameters, sentence_lengths
 from inout.learning.priors import Additive, Dirichlet, Prior, log_prior, maximise
-from inout.learning.progress import Callback, Clock, Progress, check_progress, reporter
+from inout.learning.progress import Callback, Clock, Course, Progress, check_progress, reporter
 from inout.learning.stepwise import Minibatches, Stepwise
 
 Model = TypeVar("Model", bound=GenerativeModel)
 
 
 @dataclass(frozen=True, slots=True)
-class EMRun:
+class EMRun(Course):
     """The course of EM from one starting point."""
 
     log_likelihoods: tuple[float, ...]  # of the starting point, then after each iteration
@@ -43,14 +43,9 @@ class EMRun:
     converged: bool
     left_out: tuple[int, ...]
 
-    @property
-    def iterations(self) -> int:
-        """The number of steps."""
-        return len(self.log_likelihoods) - 1
-
 
 @dataclass(frozen=True, slots=True)
-class EMResult(Generic[Model]):
+class EMResult(Course, Generic[Model]):
     """The result of EM; the numbers are those of the best starting point."""
 
     model: Model
@@ -67,11 +62,6 @@ class EMResult(Generic[Model]):
     def log_likelihood(self) -> float:
         """Σ frequency · log Z of the sentences that have an analysis, under the model."""
         return self.log_likelihoods[-1]
-
-    @property
-    def iterations(self) -> int:
-        """The number of steps from the best starting point."""
-        return len(self.log_likelihoods) - 1
 
 
 def em(

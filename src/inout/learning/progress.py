@@ -14,6 +14,18 @@ from torch import Tensor
 from inout._core.errors import ArgumentError
 
 
+class Course:
+    """A training run with its objectives: at the beginning, then after each iteration."""
+
+    __slots__ = ()
+    objectives: tuple[float, ...]
+
+    @property
+    def iterations(self) -> int:
+        """The number of steps from the starting point."""
+        return len(self.objectives) - 1
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """The state of a training run after an iteration.

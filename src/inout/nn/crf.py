@@ -6,13 +6,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from inout._core.checks import at_least, expect
+from inout._core.checks import expect
 from inout.constraints import SequenceConstraints
 from inout.distributions import LinearChain
-from inout.nn.layer import StructuredLayer
+from inout.nn.layer import LabelLayer
 
 
-class CRF(StructuredLayer[LinearChain]):
+class CRF(LabelLayer[LinearChain, SequenceConstraints]):
     """A linear-chain conditional random field over an encoder's scores of labels [*b n s].
 
     It owns `transitions` [s s] (from, to), `start` [s] and `end` [s]. Called with scores and gold
@@ -33,21 +33,10 @@ class CRF(StructuredLayer[LinearChain]):
     """
 
     kind = SequenceConstraints
+    of_pairs = ("transitions",)
     transitions: Tensor
     start: Tensor
     end: Tensor
-
-    def __init__(
-        self,
-        num_labels: int,
-        constraints: SequenceConstraints | None = None,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        s = at_least("num_labels", num_labels, 1)
-        tables = {"transitions": (s, s), "start": (s,), "end": (s,)}
-        super().__init__(tables, constraints, device, dtype)
 
     def _size(self, scores: Tensor) -> tuple[torch.Size, int]:
         s = len(self.start)

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from inout._core.checks import expect, expect_one_of, expect_shape
+from inout._core.checks import at_least, expect, expect_one_of, expect_shape
 from inout._core.errors import ArgumentError
 from inout._core.tracing import any_seen, called, in_graph, is_transformed, untraced
 from inout.distributions.arguments import Lengths, is_integer, refuse_non_tensors
@@ -22,6 +22,7 @@ from inout.nn.masks import lengths_of
 
 Gold = Tensor | Sequence[Any]  # events, or lists as `decode` returns
 D = TypeVar("D", bound=StructuredDistribution)
+C = TypeVar("C")  # constraints
 REDUCTIONS = ("none", "sum", "mean", "token_mean")
 
 
@@ -51,10 +52,11 @@ class StructuredLayer(nn.Module, Generic[D]):
     `decode` returns.
     """
 
-    kind: ClassVar[type]  # of constraints
+    kind: ClassVar[Any]  # of constraints
     in_graphs: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         untraced(cls, _TRACED)
 
     def __init__(
@@ -211,6 +213,24 @@ class StructuredLayer(nn.Module, Generic[D]):
             if event.numel():
                 events[place][tuple(slice(size) for size in event.shape)] = event
         return events.to(lengths.device)
+
+
+class LabelLayer(StructuredLayer[D], Generic[D, C]):
+    """A layer whose tables, those of its constraints, are [s], or [s s] if they are `of_pairs`."""
+
+    of_pairs: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(
+        self,
+        num_labels: int,
+        constraints: C | None = None,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        s = at_least("num_labels", num_labels, 1)
+        tables = {name: (s, s) if name in self.of_pairs else (s,) for name in self.kind._fields}
+        super().__init__(tables, constraints, device, dtype)
 
 
 def _warn_later(loss: Tensor, events: Tensor, distribution: StructuredDistribution) -> None:

@@ -9,13 +9,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from inout._core.checks import at_least, expect
+from inout._core.checks import expect
 from inout.constraints import SpanConstraints
 from inout.distributions import SpanTree
-from inout.nn.layer import Span, StructuredLayer
+from inout.nn.layer import LabelLayer, Span
 
 
-class TreeCRF(StructuredLayer[SpanTree]):
+class TreeCRF(LabelLayer[SpanTree, SpanConstraints]):
     """A conditional random field over binary trees, from scores of labelled spans [*b n n s].
 
     Entry [i, j, a] of the scores is for the span from i to j inclusive with label a; i > j is not
@@ -41,18 +41,6 @@ class TreeCRF(StructuredLayer[SpanTree]):
     words: Tensor
     phrases: Tensor
     root: Tensor
-
-    def __init__(
-        self,
-        num_labels: int,
-        constraints: SpanConstraints | None = None,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        s = at_least("num_labels", num_labels, 1)
-        tables = dict.fromkeys(("words", "phrases", "root"), (s,))
-        super().__init__(tables, constraints, device, dtype)
 
     def _size(self, scores: Tensor) -> tuple[torch.Size, int]:
         s, shape = len(self.root), scores.shape

@@ -28,8 +28,19 @@ def exponential_series(
     return result
 
 
+class HasOrders:
+    """Something in K variables z without powers of z_k above `orders[k]`."""
+
+    orders: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(1 + orders[0], …, 1 + orders[K−1]): of the coefficients."""
+        return tuple(1 + order for order in self.orders)
+
+
 @dataclass(frozen=True)
-class Polynomial(Algebra):
+class Polynomial(HasOrders, Algebra):
     """Polynomials in z₁, …, z_K without the powers of z_k above `orders[k]`.
 
     The entry [i, a₁, …, a_K] of a batch [n, 1+orders[0], …, 1+orders[K−1]] is the plain
@@ -54,10 +65,6 @@ class Polynomial(Algebra):
 
     def __post_init__(self) -> None:
         expect(min(self.orders, default=0) >= 0, "orders", "must be at least 0", self.orders)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(1 + order for order in self.orders)
 
     @property
     def num_values(self) -> int:

@@ -60,7 +60,9 @@ def by_circle(
     The errors are relative to the absolute moments. O(points) for each product, about two points
     for each order. Only the first `circled` functions, if given, are transformed.
     """
-    series, found = Truncated(orders), read_off(generating, orders, kind, precision, circled)
+    series = Truncated(orders)
+    circled = len(orders) if circled is None else circled
+    found = read_off(generating, series, kind, precision, circled)
     error = found.error
     if kind == "cumulants":
         error = error * _amplification(series, found.scales)
@@ -71,18 +73,17 @@ def by_circle(
 
 def read_off(
     generating: Generating,
-    orders: tuple[int, ...],
+    series: Truncated,
     kind: str,
     precision: float,
-    circled: int | None = None,
+    circled: int,
     only_highest: bool = False,
 ) -> Reading:
-    """The coefficients of the generating function up to `orders`; see `by_circle`.
+    """The coefficients of the generating function that a series has; see `by_circle`.
 
     With `only_highest`, none but those of the highest degree are differentiable.
     """
-    base, series = generating.about(kind), Truncated(orders)
-    circled = len(orders) if circled is None else circled
+    base, orders = generating.about(kind), series.orders
     # Dividing by powers of two is exact; none is above the spread, so that no scale is below 1.
     units = spreads(generating, kind).log2().floor().exp2()
     degrees = torch.tensor(powers.total_degrees(series), device=units.device)

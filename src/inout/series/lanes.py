@@ -12,7 +12,7 @@ from jaxtyping import Inexact
 from torch import Tensor
 
 from inout._core.checks import expect
-from inout.semirings.polynomial import exponential_series
+from inout.semirings.polynomial import HasOrders, exponential_series
 from inout.series.convolution import convolve, convolve_matrices
 
 Functions: TypeAlias = Inexact[Tensor, "l ..."]
@@ -58,7 +58,7 @@ class Lanes(ABC):
 
 
 @dataclass(frozen=True)
-class Truncated(Lanes):
+class Truncated(HasOrders, Lanes):
     """Power series without the powers of z_k above `orders[k]`: their plain coefficients.
 
     The lanes are the multi-indices in lexicographic order. A product takes size² operations.
@@ -74,11 +74,6 @@ class Truncated(Lanes):
     def __post_init__(self) -> None:
         good = bool(self.orders) and min(self.orders) >= 0
         expect(good, "orders", "must be one or more numbers >= 0", self.orders)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(1 + orders[0], …, 1 + orders[K−1])."""
-        return tuple(1 + order for order in self.orders)
 
     @property
     def num_functions(self) -> int:
@@ -102,7 +97,7 @@ class Truncated(Lanes):
 
 
 @dataclass(frozen=True, eq=False)
-class Points(Lanes):
+class Points(HasOrders, Lanes):
     """Values of functions at 0 and then at given points [j m]: products are pointwise.
 
     Variables beyond the first j are left as they are: at each point stands a power series in
@@ -116,11 +111,6 @@ class Points(Lanes):
 
     points: Inexact[Tensor, "j m"]
     orders: tuple[int, ...] = ()
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the series at each point."""
-        return tuple(1 + order for order in self.orders)
 
     @property
     def num_functions(self) -> int:

@@ -160,7 +160,7 @@ def _weighted_sums(
         places, circled = _circled_first(method, len(orders))
         generating, orders = generating.ordered(places), tuple(orders[k] for k in places)
         series = Truncated(orders)
-        found = read_off(generating, orders, kind, precision, circled, kind == "raw")
+        found = read_off(generating, series, kind, precision, circled, kind == "raw")
         x, total, units, error = found.x, found.total, found.units, found.error
     z = torch.where(total[0].real == 0, 1.0, total[0].real)
     means = powers.linear(series, x.detach() / z.detach())

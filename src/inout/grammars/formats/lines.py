@@ -14,12 +14,11 @@ from inout.grammars.formats.source import (
     Duplicates,
     Reading,
     Source,
-    inexpressible,
     log_of_weight,
     log_weight,
     shortened,
-    written_weights,
 )
+from inout.grammars.formats.writing import inexpressible, written_weights
 from inout.grammars.table import RuleTable, Symbol, Terminal
 
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[^ \t"][^ \t]*|"[^\n]*')

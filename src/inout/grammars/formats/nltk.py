@@ -13,11 +13,10 @@ from inout.grammars.formats.source import (
     Duplicates,
     Reading,
     Source,
-    inexpressible,
     log_of_weight,
     shortened,
-    written_weights,
 )
+from inout.grammars.formats.writing import inexpressible, written_weights
 from inout.grammars.table import RuleTable, Terminal
 
 _CONTINUED = re.compile(r"^(?![ \t]*#).*\\[ \t]*\n", re.MULTILINE)

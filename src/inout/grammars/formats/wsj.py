@@ -14,10 +14,10 @@ from inout.grammars.formats.source import (
     Duplicates,
     Reading,
     Source,
-    inexpressible,
     log_weight,
     shortened,
 )
+from inout.grammars.formats.writing import inexpressible
 from inout.grammars.table import RuleTable
 
 LEXICON = "===== LEXICON ====="

@@ -159,7 +159,7 @@ def forward(chains, lo, hi, limits, messages):
             scale, shift, least = emit(emissions[b, t], total, alpha)
             messages.scales[b, t], messages.shifts[b, t] = scale, block_shift
             if messages.kept.shape[1] > 0 and t % messages.every == 0:
-                messages.kept[b, t // messages.every] = alpha
+                scale_by(alpha, alpha.dtype.type(1), messages.kept[b, t // messages.every])
             good = scale >= limits.floor  # below, there is no reciprocal of it
             if not good:
                 break

@@ -91,6 +91,15 @@ def too_small(b_lowest, b_least):
 
 
 @triton.jit
+def settled(b_message, b_least, good, shift):
+    """(A message with 1 as its largest entry, the least entries met, still good, its log scale)."""
+    top = tl.max(b_message, axis=0)
+    b_message *= reciprocal(top)
+    b_least = tl.minimum(b_least, possible(b_message))
+    return b_message, b_least, tl.where(top < HUGE, good, 0), shift + tl.log(top)
+
+
+@triton.jit
 def alphas_in_real(
     p_row, p_block, p_alpha, p_scale, p_middle, p_total, middle, s, stride_position,
     m_first, m_s, m_block, S: tl.constexpr, STAGES: tl.constexpr, KEEP: tl.constexpr,
@@ -113,11 +122,7 @@ def alphas_in_real(
         b_terms = b_block + (b_emission - shift)[None, :]  # [S S]
         b_lowest = tl.minimum(b_lowest, finite(b_terms))
         b_alpha = tl.sum(b_alpha[:, None] * tl.exp(b_terms), axis=0)
-        top = tl.max(b_alpha, axis=0)
-        b_alpha *= reciprocal(top)
-        b_least = tl.minimum(b_least, possible(b_alpha))
-        good = tl.where(top < HUGE, good, 0)
-        scale = shift + tl.log(top)
+        b_alpha, b_least, good, scale = settled(b_alpha, b_least, good, shift)
         total += scale.to(tl.float64)
         shift = finite(scale)
     if KEEP:
@@ -178,11 +183,7 @@ def betas_in_real(
         b_terms = b_block + (b_emission - shift)[None, :]  # [S S]
         b_lowest = tl.minimum(b_lowest, finite(b_terms))
         b_beta = tl.sum(tl.exp(b_terms) * b_beta[None, :], axis=1)
-        top = tl.max(b_beta, axis=0)
-        b_beta *= reciprocal(top)
-        b_least = tl.minimum(b_least, possible(b_beta))
-        good = tl.where(top < HUGE, good, 0)
-        scale = shift + tl.log(top)
+        b_beta, b_least, good, scale = settled(b_beta, b_least, good, shift)
         total += scale.to(tl.float64)
         shift = finite(scale)
     tl.store(p_middle, tl.log(b_beta), mask=m_s)

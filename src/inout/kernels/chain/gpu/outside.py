@@ -24,6 +24,27 @@ from inout.kernels.shapes import Emissions, Lengths, PerElement, Transitions
 
 
 @triton.jit
+def put_pairs(b_pairs, b_total, p_pair, t, s, m_block, STATIONARY: tl.constexpr):
+    """Writes the gradients [S S] of the pairs at t, or adds them to a total; returns that."""
+    if STATIONARY:
+        b_total += b_pairs
+    else:
+        tl.store(p_pair + (t - 1) * s * s, b_pairs, mask=m_block)
+    return b_total
+
+
+@triton.jit
+def rescaled(b_message, norm, good, shift):
+    """(A message with 1 as its largest entry, its norm in that unit, still good, the new shift)."""
+    top = tl.max(b_message, axis=0)
+    b_message *= reciprocal(top)
+    mass = norm * reciprocal(top)
+    # NaN is no good either.
+    good = tl.where((norm >= TINY) & (mass >= TINY) & (top < HUGE), good, 0)
+    return b_message, mass, good, shift + finite(tl.log(top))
+
+
+@triton.jit
 def first_half_in_real(
     p_row, p_block, p_alpha, b_beta, p_node, p_pair, weight, middle, s, stride_position,
     m_s, m_block, S: tl.constexpr, STAGES: tl.constexpr, STATIONARY: tl.constexpr,
@@ -44,16 +65,8 @@ def first_half_in_real(
         b_beta = tl.sum(b_terms, axis=1)
         norm = tl.sum(b_alpha * b_beta, axis=0)
         b_pairs = b_terms * (b_alpha * (weight * reciprocal(norm)))[:, None]
-        if STATIONARY:
-            b_total += b_pairs
-        else:
-            tl.store(p_pair + (t - 1) * s * s, b_pairs, mask=m_block)
-        top = tl.max(b_beta, axis=0)
-        b_beta *= reciprocal(top)
-        mass = norm * reciprocal(top)
-        # NaN is no good either.
-        good = tl.where((norm >= TINY) & (mass >= TINY) & (top < HUGE), good, 0)
-        shift += finite(tl.log(top))
+        b_total = put_pairs(b_pairs, b_total, p_pair, t, s, m_block, STATIONARY)
+        b_beta, mass, good, shift = rescaled(b_beta, norm, good, shift)
     tl.store(p_node, b_alpha * b_beta * (weight * reciprocal(mass)), mask=m_s)
     if STATIONARY:
         tl.store(p_pair, b_total, mask=m_block)
@@ -84,10 +97,7 @@ def first_half_in_log(
         # Not where a row has no share in anything: the factor alone may be beyond all range.
         b_factor = tl.where(b_beta == MINUS_INF, 0.0, tl.exp(b_before + b_top - mass))
         b_pairs = b_shares * (weight * b_factor)[:, None]
-        if STATIONARY:
-            b_total += b_pairs
-        else:
-            tl.store(p_pair + (t - 1) * s * s, b_pairs, mask=m_block)
+        b_total = put_pairs(b_pairs, b_total, p_pair, t, s, m_block, STATIONARY)
         b_beta -= finite(tl.max(b_beta, axis=0))
     b_both = tl.load(p_alpha, mask=m_s, other=MINUS_INF) + b_beta
     tl.store(p_node, weight * tl.exp(b_both - finite(log_sum(b_both))), mask=m_s)
@@ -116,15 +126,8 @@ def second_half_in_real(
         factor = weight * reciprocal(norm)
         tl.store(p_node + t * s, b_both * factor, mask=m_s)
         b_pairs = b_terms * (b_beta * factor)[None, :]
-        if STATIONARY:
-            b_total += b_pairs
-        else:
-            tl.store(p_pair + (t - 1) * s * s, b_pairs, mask=m_block)
-        top = tl.max(b_alpha, axis=0)
-        b_alpha *= reciprocal(top)
-        mass = norm * reciprocal(top)
-        good = tl.where((norm >= TINY) & (mass >= TINY) & (top < HUGE), good, 0)
-        shift += finite(tl.log(top))
+        b_total = put_pairs(b_pairs, b_total, p_pair, t, s, m_block, STATIONARY)
+        b_alpha, _, good, shift = rescaled(b_alpha, norm, good, shift)
     if STATIONARY:
         tl.store(p_pair, b_total, mask=m_block)
     return good == 0
@@ -150,10 +153,7 @@ def second_half_in_log(
         b_factor = tl.exp(b_top + b_emission + b_beta - mass)
         b_factor = tl.where(b_alpha == MINUS_INF, 0.0, b_factor)
         b_pairs = b_shares * (weight * b_factor)[None, :]
-        if STATIONARY:
-            b_total += b_pairs
-        else:
-            tl.store(p_pair + (t - 1) * s * s, b_pairs, mask=m_block)
+        b_total = put_pairs(b_pairs, b_total, p_pair, t, s, m_block, STATIONARY)
         b_alpha -= finite(tl.max(b_alpha, axis=0))
     if STATIONARY:
         tl.store(p_pair, b_total, mask=m_block)

@@ -140,8 +140,7 @@ def go_down(scores, chart, kind, chances, shares, siblings):
             chance = chances.arc[i, j] + chances.arc[j, i]
             if second:
                 divide_chain(scores, chart, kind, i, j, chances, shares, siblings)
-                if i > 0:
-                    divide_chain(scores, chart, kind, j, i, chances, shares, siblings)
+                divide_chain(scores, chart, kind, j, i, chances, shares, siblings)
                 chance = chances.gap[i, j] + chances.gap[j, i]
             divide(
                 right[i, i:], left[j, i + 1 :], gap[i, j],

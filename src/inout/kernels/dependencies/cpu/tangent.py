@@ -208,8 +208,7 @@ def go_down(scores, chart, kind, state, u, siblings):
             change = changes.arc[i, j] + changes.arc[j, i]
             if second:
                 divide_chain(scores, chart, kind, i, j, state, u, siblings)
-                if i > 0:
-                    divide_chain(scores, chart, kind, j, i, state, u, siblings)
+                divide_chain(scores, chart, kind, j, i, state, u, siblings)
                 chance = chances.gap[i, j] + chances.gap[j, i]
                 change = changes.gap[i, j] + changes.gap[j, i]
             count = 1 if i == 0 and scores.single_root else j - i

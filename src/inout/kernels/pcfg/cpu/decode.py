@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.math.cpu.draws import add_up_logs, draw, next_uniform, stream
 from inout.kernels.math.cpu.stack import push_children
-from inout.kernels.pcfg.cpu.logspace import symbols_of
+from inout.kernels.pcfg.cpu.logspace import children_of
 
 NONE = -1
 
@@ -196,8 +196,7 @@ def best_edge(chart, i, j, a):
     nt, s = rules.shape[0], rules.shape[1]
     top = starts[i, a, j]
     for k in range(i, j):
-        b_lo, b_hi = symbols_of(k - i + 1, nt, s)
-        c_lo, c_hi = symbols_of(j - k, nt, s)
+        b_lo, b_hi, c_lo, c_hi = children_of(i, k, j, nt, s)
         for p in range(b_lo, b_hi):
             left = words[i, p - nt] if k == i else starts[i, p, k]
             for q in range(c_lo, c_hi):
@@ -251,8 +250,7 @@ def draw_split(rules, chart, nt, a, i, j, target):
     s = chart.shape[2]
     passed, choice = 0.0, (-1, -1, -1)
     for k in range(i, j):
-        b_lo, b_hi = symbols_of(k - i + 1, nt, s)
-        c_lo, c_hi = symbols_of(j - k, nt, s)
+        b_lo, b_hi, c_lo, c_hi = children_of(i, k, j, nt, s)
         for p in range(b_lo, b_hi):
             if chart[i, k, p] == -np.inf:
                 continue

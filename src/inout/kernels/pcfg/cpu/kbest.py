@@ -11,7 +11,7 @@ import numpy as np
 from inout._core.cpu.compiling import compiled, inner
 from inout.kernels.math.cpu import heap
 from inout.kernels.pcfg.cpu.decode import best_edge, best_scores, join, room_for
-from inout.kernels.pcfg.cpu.logspace import symbols_of
+from inout.kernels.pcfg.cpu.logspace import children_of
 
 # Typed: with plain numbers as arguments numba would compile another version.
 LEFT, RIGHT = np.int64(0), np.int64(1)
@@ -43,8 +43,7 @@ def open_item(chart, items, nodes, used, i, j, a, kept, edges):
     best = nodes.edges[item[heap.FIRST]]
     count, limit = np.int64(0), kept.shape[0]
     for k in range(i, j):
-        b_lo, b_hi = symbols_of(k - i + 1, nt, s)
-        c_lo, c_hi = symbols_of(j - k, nt, s)
+        b_lo, b_hi, c_lo, c_hi = children_of(i, k, j, nt, s)
         for p in range(b_lo, b_hi):
             left = words[i, p - nt] if k == i else starts[i, p, k]
             if left == -np.inf:

@@ -45,9 +45,11 @@ class Pairs(NamedTuple):
 
 
 @inner
-def symbols_of(width, nt, s):
-    """The range of the symbols that a span of this width can have."""
-    return (nt, s) if width == 1 else (0, nt)
+def children_of(i, k, j, nt, s):
+    """The ranges of the symbols that the spans i..k and k+1..j can have."""
+    b_lo, b_hi = (nt, s) if i == k else (0, nt)
+    c_lo, c_hi = (nt, s) if k + 1 == j else (0, nt)
+    return b_lo, b_hi, c_lo, c_hi
 
 
 @inner
@@ -338,8 +340,7 @@ def outside(root, rules, length, chart, log_z, masses, rule_counts):
             if width > 3:
                 per_split(pairs.totals, shares)
             for k in range(i, j):
-                b_lo, b_hi = symbols_of(k - i + 1, nt, s)
-                lo, hi = symbols_of(j - k, nt, s)
+                b_lo, b_hi, lo, hi = children_of(i, k, j, nt, s)
                 for p in range(b_lo, b_hi):
                     if chart[i, k, p] > -np.inf:
                         masses[i, k, p] += send_down(
@@ -361,8 +362,7 @@ def mean_over_splits(chart, means, nt, i, j, pairs, pair_means):
     s = chart.shape[2]
     pair_means[:] = 0
     for k in range(i, j):
-        b_lo, b_hi = symbols_of(k - i + 1, nt, s)
-        lo, hi = symbols_of(j - k, nt, s)
+        b_lo, b_hi, lo, hi = children_of(i, k, j, nt, s)
         for p in range(b_lo, b_hi):
             if chart[i, k, p] > -np.inf:
                 add_means(
@@ -481,8 +481,7 @@ def tangent(
                 per_split(pairs.totals, shares)
                 per_split(pairs.totals, share_changes)
             for k in range(i, j):
-                b_lo, b_hi = symbols_of(k - i + 1, nt, s)
-                lo, hi = symbols_of(j - k, nt, s)
+                b_lo, b_hi, lo, hi = children_of(i, k, j, nt, s)
                 for p in range(b_lo, b_hi):
                     if chart[i, k, p] > -np.inf:
                         mass, change = send_changes_down(

@@ -151,6 +151,16 @@ def set_factors(logs, count, shift, factors):
 
 
 @inner
+def new_factors(arrays, b, i, j, logs, factors):
+    """Sets the scale of a span, and factors [n] of its splits; whether it is possible."""
+    sigma = log_scales(arrays.sigmas[b], arrays.word_sigmas[b], i, j, logs)
+    arrays.sigmas[b, i, j] = sigma
+    if sigma > -np.inf:
+        set_factors(logs, j - i, sigma, factors)
+    return sigma > -np.inf
+
+
+@inner
 def found_factors(arrays, b, i, j, logs, factors):
     """Fills factors [n] of the splits of a span in a finished chart; whether it is possible."""
     sigma = arrays.sigmas[b, i, j]
@@ -226,9 +236,7 @@ def inside(arrays, lo, hi, tiny, floor, low):
                 pairs[:count] = 0
             for i in range(count):
                 j = i + width - 1
-                sigmas[i, j] = log_scales(sigmas, arrays.word_sigmas[b], i, j, logs)
-                if sigmas[i, j] > -np.inf:
-                    set_factors(logs, j - i, sigmas[i, j], factors)
+                if new_factors(arrays, b, i, j, logs, factors):
                     gather(element, i, j, factors, totals[i], pairs[i])
             if width > 3:
                 multiply(pairs[:count], arrays.both[own], products[:count])
@@ -307,6 +315,17 @@ def room_for(gradients, b, slot, place):
     return room
 
 
+@inner
+def take_tops(element, grads, width, count, tops):
+    """tops [count nt] = gradients by the betas of spans of this width; 0 where a beta is 0."""
+    for i in range(count):
+        j = i + width - 1
+        for a in range(tops.shape[1]):
+            if element.betas[i, j, a] == 0:
+                grads.betas[i, j, a] = 0
+            tops[i, a] = grads.betas[i, j, a]
+
+
 @compiled
 def outside(arrays, lo, hi, root_gradient, gradients, slot):
     """Gradients of the sum over elements of root_gradient[b] . beta of the whole element.
@@ -324,15 +343,10 @@ def outside(arrays, lo, hi, root_gradient, gradients, slot):
         element, length = element_of(arrays, b), arrays.lengths[b]
         grads = room_for(gradients, b, slot, b)
         if length > 1:
-            grads.betas[0, length - 1] = root_gradient[b]
+            add(root_gradient[b], grads.betas[0, length - 1])
         for width in range(length, 1, -1):
             count = length - width + 1
-            for i in range(count):
-                j = i + width - 1
-                for a in range(nt):
-                    if element.betas[i, j, a] == 0:
-                        grads.betas[i, j, a] = 0
-                    tops[i, a] = grads.betas[i, j, a]
+            take_tops(element, grads, width, count, tops)
             if width > 3:
                 multiply_transposed(tops[:count], arrays.both[own], grad_pairs[:count])
                 pairs[:count] = 0

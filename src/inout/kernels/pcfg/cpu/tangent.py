@@ -25,6 +25,12 @@ def add_outer(left, right, d_left, d_right, factor, pairs, d_pairs):
             d_pairs[p * size + q] += d_weight * right[q] + weight * d_right[q]
 
 
+@inner(returns_arrays=True)
+def beside_word(element, d_element, i, j, k):
+    """`scaled.beside_word` of an element and of its derivative."""
+    return scaled.beside_word(element, i, j, k), scaled.beside_word(d_element, i, j, k)
+
+
 @inner
 def gather(element, d_element, i, j, factors, d_total, pairs, d_pairs):
     """Adds one span's splits to d_total [nt], pairs and d_pairs [nt*nt], in the span's scale."""
@@ -32,8 +38,7 @@ def gather(element, d_element, i, j, factors, d_total, pairs, d_pairs):
     for k in range(i, j):
         factor = factors[k - i]
         if factor != 0 and (k == i or k + 1 == j):
-            own = scaled.beside_word(element, i, j, k)
-            d_own = scaled.beside_word(d_element, i, j, k)
+            own, d_own = beside_word(element, d_element, i, j, k)
             scaled.add_product(d_own.matrices, own.place, own.first, own.vector, factor, d_total)
             scaled.add_product(own.matrices, own.place, own.first, d_own.vector, factor, d_total)
         elif factor != 0:
@@ -133,9 +138,8 @@ def spread(element, d_element, i, j, factors, row, d_row, grads, d_grads):
     for k in range(i, j):
         factor = factors[k - i]
         if factor != 0 and (k == i or k + 1 == j):
-            own = scaled.beside_word(element, i, j, k)
-            d_own = scaled.beside_word(d_element, i, j, k)
-            grad, d_grad = scaled.beside_word(grads, i, j, k), scaled.beside_word(d_grads, i, j, k)
+            own, d_own = beside_word(element, d_element, i, j, k)
+            grad, d_grad = beside_word(grads, d_grads, i, j, k)
             scaled.back_through(own, factor, row.gradient, grad)
             scaled.back_through(own, factor, d_row.gradient, d_grad)
             scaled.back_through(d_own, factor, row.gradient, d_grad)
@@ -176,16 +180,12 @@ def outside(
         grads = scaled.room_for(gradients, b, slot, slot)
         d_grads = scaled.room_for(d_gradients, b, slot, slot)
         if length > 1:
-            grads.betas[0, length - 1] = root_gradient[b]
-            d_grads.betas[0, length - 1] = d_root_gradient[b]
+            products.add(root_gradient[b], grads.betas[0, length - 1])
+            products.add(d_root_gradient[b], d_grads.betas[0, length - 1])
         for width in range(length, 1, -1):
             count = length - width + 1
-            for i in range(count):
-                j = i + width - 1
-                for a in range(nt):
-                    possible = element.betas[i, j, a] > 0
-                    tops[i, a] = grads.betas[i, j, a] if possible else 0
-                    d_tops[i, a] = d_grads.betas[i, j, a] if possible else 0
+            scaled.take_tops(element, grads, width, count, tops)
+            scaled.take_tops(element, d_grads, width, count, d_tops)
             if width > 3:
                 size = count * nt * nt
                 products.multiply_transposed(tops[:count], arrays.both[own], grad_pairs[:count])

@@ -79,15 +79,20 @@ def value_below(chart, places, i, j, a):
 
 
 @inner
+def common_splits(first, last, right_starts, j, c):
+    """The splits from first to last at which a symbol can have the words up to j."""
+    return max(first, right_starts[j, c, 0] - 1), min(last, right_starts[j, c, 1] - 1)
+
+
+@inner
 def splits_of(chart, i, j, b, c):
     """(first, last split, where they are in lefts and in rights) of two symbols over i..j.
 
     A split is the last word of the left part. There is none where the first is after the last.
     """
-    left_ends, right_starts = chart.left_ends, chart.right_starts
-    n, s = left_ends.shape[0], left_ends.shape[1]
-    lo = max(left_ends[i, b, 0], right_starts[j, c, 0] - 1)
-    hi = min(left_ends[i, b, 1], right_starts[j, c, 1] - 1)
+    n, s = chart.left_ends.shape[0], chart.left_ends.shape[1]
+    first, last = chart.left_ends[i, b, 0], chart.left_ends[i, b, 1]
+    lo, hi = common_splits(first, last, chart.right_starts, j, c)
     left = left_base(i, n, s) + b * (n - i) - i + lo
     return lo, hi, left, right_base(j, s) + c * (j + 1) + 1 + lo
 

@@ -11,14 +11,22 @@ from inout.kernels.math.cpu.operations import operation
 from inout.kernels.sparse.arrays import Logs, Scaled
 from inout.kernels.sparse.cpu import arithmetic
 from inout.kernels.sparse.cpu import chart as charts
-from inout.kernels.sparse.cpu.chart import NOTHING, bar, barred, left_base, right_base, row_of
+from inout.kernels.sparse.cpu.chart import (
+    NOTHING,
+    bar,
+    barred,
+    common_splits,
+    left_base,
+    right_base,
+    row_of,
+)
 
 
 @inner
 def gather(grammar, numbers, rules, chart, factors, i, j, totals):
     """Includes in totals [symbols] what all splits of i..j give, in the scale of the factors."""
     lefts, rights = chart.lefts, chart.rights
-    left_ends, right_starts = chart.left_ends, chart.right_starts
+    left_ends = chart.left_ends
     n, s = left_ends.shape[0], left_ends.shape[1]
     lefts_from, rights_from = left_base(i, n, s), right_base(j, s)
     for x in range(chart.active_counts[i]):
@@ -28,8 +36,7 @@ def gather(grammar, numbers, rules, chart, factors, i, j, totals):
         row = lefts_from + symbol * (n - i) - i
         for q in range(grammar.pair_offsets[symbol], grammar.pair_offsets[symbol + 1]):
             right = grammar.pair_right[q]
-            lo = max(first, right_starts[j, right, 0] - 1)
-            hi = min(last, right_starts[j, right, 1] - 1)
+            lo, hi = common_splits(first, last, chart.right_starts, j, right)
             if lo > hi:
                 continue
             a, b, count = row + lo, rights_from + right * (j + 1) + lo + 1, hi - lo + 1

@@ -17,7 +17,7 @@ from inout.kernels.math.cpu.exponential import FAST, log_sum
 from inout.kernels.math.cpu.operations import operation
 from inout.kernels.sparse.arrays import Logs, Scaled
 from inout.kernels.sparse.cpu.arithmetic import keep_of, power, set_factors, zero
-from inout.kernels.sparse.cpu.chart import bar, left_base, right_base, row_of
+from inout.kernels.sparse.cpu.chart import bar, common_splits, left_base, right_base, row_of
 from inout.kernels.sparse.cpu.inside import inside, log_value
 
 Floats = NDArray[np.float64]
@@ -309,7 +309,7 @@ def spread(grammar, numbers, rules, chart, span, i, j, grads, rule_counts):
     rule_offsets, rule_head = grammar.rule_offsets, grammar.rule_head
     back, totals, factors = span.back, span.totals, span.factors
     grad_lefts, grad_rights = grads.lefts, grads.rights
-    left_ends, right_starts = chart.left_ends, chart.right_starts
+    left_ends = chart.left_ends
     n, s = left_ends.shape[0], left_ends.shape[1]
     lefts_from, rights_from = left_base(i, n, s), right_base(j, s)
     for x in range(chart.active_counts[i]):
@@ -318,8 +318,7 @@ def spread(grammar, numbers, rules, chart, span, i, j, grads, rule_counts):
         row = lefts_from + symbol * (n - i) - i
         for q in range(grammar.pair_offsets[symbol], grammar.pair_offsets[symbol + 1]):
             right = grammar.pair_right[q]
-            lo = max(first, right_starts[j, right, 0] - 1)
-            hi = min(last, right_starts[j, right, 1] - 1)
+            lo, hi = common_splits(first, last, chart.right_starts, j, right)
             if lo > hi:
                 continue
             b = rights_from + right * (j + 1) + lo + 1
