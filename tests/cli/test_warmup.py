@@ -25,7 +25,7 @@ def test_kernels_of_commands_exist(command):
 def test_an_unknown_family_is_refused(run):
     outcome = run("warmup", "sparse", "trees")
     assert outcome.code == 2
-    assert "FAMILY must be sparse, pcfg" in outcome.err
+    assert "FAMILY must be sparse, forest" in outcome.err
 
 
 def test_compilation_is_announced_once(capsys, caplog):

@@ -83,6 +83,17 @@ def test_an_edit_in_an_imported_file_compiles_again(toy):
     assert len(list((toy / "__pycache__").glob("outer.twice-*.nbi"))) == 1
 
 
+def test_a_kernel_is_loaded_while_another_that_calls_it_is_compiled(toy):
+    (toy / "steps.py").write_text(INNER.format(step=1).replace("inner", "compiled"))
+    _load()
+    assert sys.modules["toy.cpu.steps"].step(3) == 4
+    twice = _load()
+    assert twice(3) == 5
+    step = sys.modules["toy.cpu.steps"].step
+    assert step.stats.cache_hits
+    assert step(3) == 4
+
+
 def test_bundles_may_change_where_the_kernel_does_not_import_them(toy):
     bundle = "from typing import NamedTuple\n\nclass {}(NamedTuple):\n    {}: int\n    {}: int\n"
     (toy / "outer.py").write_text(

@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from numba import njit
 
 from inout._core.cpu.compiling import compiled, inner
 
@@ -84,6 +85,17 @@ def test_only_where_arrays_are_made_or_returned():
 def test_returning_what_is_not_counted_is_refused():
     with pytest.raises(Exception, match=r"returns_arrays=True|Only accept returning of array"):
         lose_one_half(np.ones(4))
+
+
+@compiled
+def twice_each(values):
+    return np.repeat(values, 2)
+
+
+def test_functions_of_numba_that_kernels_link_serve_other_code():
+    values = np.arange(1, 4, dtype=np.int16)
+    assert twice_each(values).tolist() == [1, 1, 2, 2, 3, 3]
+    assert njit(lambda values: np.repeat(values, 2)[1:])(values).tolist() == [1, 2, 2, 3, 3]
 
 
 @pytest.mark.exhaustive

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from inspect import getfile
 from pathlib import Path
@@ -18,6 +19,7 @@ from pickle import UnpicklingError  # noqa: TID251  # numba's own files
 from typing import Any
 
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.codegen import JITCodeLibrary
 from numba.core.runtime.nrt import rtsys
 from numba.core.types import BaseTuple
 
@@ -58,6 +60,16 @@ def source_stamp(path: Path) -> str:
             waiting += imported
     parts = (str(file.relative_to(root)).encode() + digests[file] for file in sorted(digests))
     return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+
+
+@contextmanager
+def making(library: type[JITCodeLibrary], codegen: Any) -> Iterator[None]:
+    """The code that numba makes in this context goes into libraries of this class."""
+    before, codegen._library_class = codegen._library_class, library
+    try:
+        yield
+    finally:
+        codegen._library_class = before
 
 
 def _fields(types: Iterable[Any]) -> tuple[Any, ...]:
@@ -122,7 +134,8 @@ class KernelCache(FunctionCache):
             # numba would call `target_context.refresh()`, which imports all that compiling needs
             # and takes half a second. Code that is loaded needs no more than memory for arrays.
             rtsys.initialize(target_context)
-            with self._guard_against_spurious_io_errors():
+            codegen = target_context.codegen()
+            with making(JITCodeLibrary, codegen), self._guard_against_spurious_io_errors():
                 found = self._load_overload(sig, target_context)
         except (AttributeError, ImportError, EOFError, LookupError, ValueError, UnpicklingError):
             # A bundle that is an argument of kept code has another name or stands elsewhere, or

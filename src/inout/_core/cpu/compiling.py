@@ -16,7 +16,7 @@ from numba.core.compiler import Compiler, Flags
 from numba.core.registry import cpu_target
 from numba.extending import overload
 
-from inout._core.cpu.caching import KernelCache
+from inout._core.cpu.caching import KernelCache, making
 
 
 class _Linked(JITCodeLibrary):
@@ -94,13 +94,20 @@ def _holds_arrays(kind: Any) -> bool:
 
 
 class _KernelCompiler(_CheckedCompiler):
-    """The same without garbage collection, which would walk over all of torch each time."""
+    """The same for a function with machine code of its own; all that it calls is only linked.
+
+    Without garbage collection, which would walk over all of torch each time.
+    """
 
     def compile_extra(self, func: Callable[..., Any]) -> Any:
+        codegen = self.state.targetctx.codegen()
+        self.state.library = JITCodeLibrary(codegen, func.__qualname__)
+        self.state.library.enable_object_caching()
         collecting = gc.isenabled()
         gc.disable()
         try:
-            return super().compile_extra(func)
+            with making(_Linked, codegen):  # of numba's own functions
+                return super().compile_extra(func)
         finally:
             if collecting:
                 gc.enable()
@@ -112,6 +119,7 @@ class _InnerCompiler(_CheckedCompiler):
         return super().compile_extra(func)
 
 
+_KERNEL: dict[str, Any] = {"no_cfunc_wrapper": True, "pipeline_class": _KernelCompiler}
 _INNER: dict[str, Any] = {
     "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": _InnerCompiler,
 }  # fmt: skip
@@ -148,7 +156,7 @@ def compiled(function: Any = None, *, returns_arrays: bool = False, **options: A
     """
     if function is None:
         return lambda function: compiled(function, returns_arrays=returns_arrays, **options)
-    dispatcher = _decorate(function, {"pipeline_class": _KernelCompiler, **options}, returns_arrays)
+    dispatcher = _decorate(function, _KERNEL | options, returns_arrays)
     dispatcher._cache = KernelCache(function)
     return dispatcher
 

@@ -11,8 +11,8 @@ EXAMPLES = """[bold]Examples[/bold]
 """
 # As in `inout.cli.warmup.problems`, which is imported later.
 FAMILIES = (
-    *("sparse", "pcfg", "chain", "lattice", "latent", "lowrank", "alignment", "segments", "forest"),
-    *("spans", "dependencies", "arborescences"),
+    *("sparse", "forest", "pcfg", "lowrank", "alignment", "chain", "dependencies", "lattice"),
+    *("segments", "arborescences", "latent", "spans"),
 )
 _LISTED = ", ".join(FAMILIES)
 

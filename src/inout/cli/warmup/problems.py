@@ -228,7 +228,8 @@ def _alignment() -> None:
     fit_alignment([["A", "B"], ["B"]], ["xyy", "yy"], order=2, epochs=1).predict([["A", "B"]])
 
 
-# The slowest come first, so that processes end at about the same time.
+# The slowest come first, so that processes end at about the same time; but forests before dense
+# grammars, whose decoding needs them.
 FAMILIES: dict[str, tuple[Problem, ...]] = {
     "sparse": (
         _best_and_kbest,
@@ -240,17 +241,17 @@ FAMILIES: dict[str, tuple[Problem, ...]] = {
         partial(_ask, "sample"),
         partial(_ask, "count", "expected_counts"),
     ),
+    "forest": (_solve, _derivations, _forest_samples, _forest_moments),
     "pcfg": _dense("pcfg"),
-    "chain": _dense("chain"),
-    "lattice": (_tagging, _alignment),
-    "latent": (partial(_latent, "spectral"), partial(_latent, "em")),
     "lowrank": (*_dense("factored pcfg"), *_dense("factored chain")),
     "alignment": _dense("alignment"),
-    "segments": _dense("segments"),
-    "forest": (_solve, _derivations, _forest_samples, _forest_moments),
-    "spans": _dense("spans"),
+    "chain": _dense("chain"),
     "dependencies": _dense("dependencies"),
+    "lattice": (_tagging, _alignment),
+    "segments": _dense("segments"),
     "arborescences": _dense("arborescences"),
+    "latent": (partial(_latent, "spectral"), partial(_latent, "em")),
+    "spans": _dense("spans"),
 }
 
 # What commands need, each with a kernel that tells whether it is already compiled, the
