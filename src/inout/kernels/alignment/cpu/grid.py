@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inout._core.cpu.compiling import inner
+from inout.kernels.math.cpu.exponential import FAST
 
 Array = NDArray[Any]
 MOST_PLANES = 5  # tuples of one length have one type: a kernel is compiled once for all families
@@ -117,6 +118,15 @@ def increase(values, out):
         out[k] += values[k]
 
 
+@inner(fastmath=FAST)
+def sum_of(values):
+    """The sum, in any order."""
+    total = 0.0
+    for k in range(values.shape[0]):
+        total += values[k]
+    return total
+
+
 @inner
 def write(values, offset, s, n, m, slope, flat):
     """Adds values [lanes of the step] to the entries of a flat plane there."""
@@ -127,10 +137,7 @@ def write(values, offset, s, n, m, slope, flat):
     start, stride = place_in(offset, s, slope)
     here = values[low - lo : high + 1 - lo]
     if stride == 0:
-        total = 0.0
-        for k in range(here.shape[0]):
-            total += here[k]
-        flat[start] += total
+        flat[start] += sum_of(here)
     elif stride == 1:
         increase(here, flat[start + low : start + high + 1])
     else:

@@ -29,7 +29,7 @@ LOW_FACTOR = 2.0**ALIGNMENT_FACTOR
 class Kept(NamedTuple):
     """What is kept of an element's steps, of all or of three, and scratch memory."""
 
-    nodes: grids.Array  # [rows layers lanes], lane j at j + 1
+    nodes: grids.Array  # [rows layers lanes], lane j at j + 1; at 0 is 0
     weights: grids.Array  # [rows planes lanes], lane j at j
     factors: grids.Array  # [rows moves], what a move brings is to be multiplied by this
     scales: grids.Array  # [3], exponents of the nodes of three steps
@@ -59,8 +59,8 @@ def new_kept(grid, rows):
         offset = grid.offsets[p]
         constant[p] = grid.slope == 0 and offset[4] == 0 and offset[0] == 0 and offset[2] > 0
     return Kept(
-        np.zeros((rows, grid.layers, lanes)), np.zeros((rows, planes, lanes)),
-        np.zeros((rows, grid.moves.shape[0])), np.zeros(3), np.zeros(3), np.zeros(planes + 1),
+        np.empty((rows, grid.layers, lanes)), np.empty((rows, planes, lanes)),
+        np.empty((rows, grid.moves.shape[0])), np.zeros(3), np.zeros(3), np.zeros(planes + 1),
         constant, np.zeros((3, grid.layers, lanes)), np.zeros(lanes), np.zeros(lanes),
         np.zeros((planes, lanes)),
     )  # fmt: skip
@@ -189,6 +189,7 @@ def step(grid, s, first, count, row, low, kept):
         if p >= 0:
             multiply(kept.weights[0 if kept.constant[p] > 0 else row, p, :lanes], total)
         grids.fill(0.0, total[count:])
+        kept.nodes[row, layer, 0] = 0.0
         top = settle(total, low.node, kept.nodes[row, layer, first + 1 : first + 1 + lanes])
         peak = max(peak, top)
     kept.scales[s % 3] = scale
@@ -201,8 +202,7 @@ def forward(grid, b, low, kept):
     n, m = grid.sizes[b, 0], grid.sizes[b, 1]
     rows = kept.nodes.shape[0]
     for layer in range(grid.layers):
-        for k in range(min(rows, 3)):
-            grids.fill(0.0, kept.nodes[k, layer])
+        grids.fill(0.0, kept.nodes[0, layer])
     kept.nodes[0, 0, 1] = 1.0
     kept.scales[0] = kept.peaks[0] = 0.0
     steps, row = n + grid.slope * m, 0
