@@ -82,8 +82,12 @@ class FactoredPCFG(FactoredDistribution, PCFG):
         _, n, nt, pt = self.size
         size = self.potentials["left"].element_size()
         own = self.rank * (3 * nt + 2 * pt)
+        if self.tier == "gpu":  # a chart has no nonterminals there, but products of factors
+            own, kept = own + self.rank**2, 3 * self.rank
+        else:
+            kept = nt + 2 * self.rank
         batched = any(self.potentials[name].ndim > 2 for name in ("left", "right"))
-        each = 2 * n * n * (nt + 2 * self.rank) + 4 * n * pt + (6 * own if batched else 0)
+        each = 2 * n * n * kept + 4 * n * pt + (6 * own if batched else 0)
         return size * each + 32 * n * n, 0 if batched else 24 * size * own
 
     def _flat(self, potentials: Potentials) -> tuple[Tensor, ...]:  # type: ignore[override]

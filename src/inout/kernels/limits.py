@@ -71,6 +71,9 @@ LOWRANK_TINY = 1e-60
 # roots all of which are below FAR would spoil that.
 LOWRANK_GPU_TINY = ByDtype(1e-24, 1e-270)
 LOWRANK_GPU_FAR = ByDtype(1e-10, 1e-20)
+# Chains with kernels of their own: numbers of a factor, at least; elements and latent values, at
+# most, which a program is to hold in its registers.
+LOWRANK_GPU_LARGE = 2**20, 64, 4096
 # Numbers that a step of a sampler makes at a time (512 MiB in float64).
 LOWRANK_DRAWS = 2**26
 # Entries of their tables that are made at a time, where a query needs them (32 MiB).

@@ -1,4 +1,4 @@
-"""Passes in plain torch code: what does not fit scaled arithmetic, second derivatives on GPUs."""
+"""Passes in plain torch code, for what does not fit scaled arithmetic."""
 
 from __future__ import annotations
 

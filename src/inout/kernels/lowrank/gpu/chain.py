@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from inout.kernels.limits import CHAIN_SHARE
+from inout.kernels.limits import CHAIN_SHARE, LOWRANK_GPU_LARGE
 from inout.kernels.lowrank.gpu.scaling import relative, settle
 
 
@@ -48,6 +48,17 @@ class Weights:
         b, n, s = self.nodes.shape
         return b, n, s, self.source.shape[3]
 
+    @property
+    def large(self) -> bool:
+        """Whether to read the factors takes longer than to multiply with them."""
+        b, n, s, rank = self.size
+        shared = self.source.shape[:2] == self.target.shape[:2] == (1, 1)
+        fits = self.nodes.is_cuda and self.nodes.dtype == torch.float32 and not self.possible
+        least, rows, most = LOWRANK_GPU_LARGE
+        return (
+            fits and shared and n > 1 and 0 < b <= rows and 16 <= rank <= most and s * rank >= least
+        )
+
     def source_at(self, t: int) -> Float[Tensor, "c s r"]:
         """The weights of the step from t - 1 to t."""
         return self.source[:, 0 if self.source.shape[1] == 1 else t - 1]
@@ -64,9 +75,12 @@ def _product(rows: Float[Tensor, "b k"], block: Float[Tensor, "c k l"]) -> Float
 
 
 class Messages:
-    """Forward messages of a batch; backward ones when they are asked for."""
+    """Forward messages of a batch; backward ones when they are asked for, or with `both`.
 
-    def __init__(self, weights: Weights, lengths: Tensor) -> None:
+    If few rows meet large factors, kernels of our own are faster: see `steps.py`.
+    """
+
+    def __init__(self, weights: Weights, lengths: Tensor, *, both: bool = False) -> None:
         self.weights, self.lengths = weights, lengths
         b, n, _, rank = weights.size
         new = weights.nodes.new_zeros
@@ -74,22 +88,51 @@ class Messages:
         self.alphas = torch.empty_like(weights.nodes)
         self.latents: Float[Tensor, "b n r"] = new(b, n, rank)  # from position 1 on
         self.exponents: Float[Tensor, "b n"] = new(b, n, dtype=torch.float64)
-        for t in range(n):
-            if t == 0:
-                self.alphas[:, 0] = weights.nodes[:, 0]
-                continue
-            total = _product(self.alphas[:, t - 1], weights.source_at(t))
-            if weights.possible:
-                total = (total > 0).to(total.dtype)
-            self.latents[:, t], self.exponents[:, t], _ = settle(total)
-            after = _product(self.latents[:, t], weights.target_at(t))
-            torch.mul(after, weights.nodes[:, t], out=self.alphas[:, t])
+        self.alphas[:, :1] = weights.nodes[:, :1]
+        if weights.large:
+            self._fill_by_kernels(both)
+        else:
+            self._fill()
+            if both:
+                self.backward  # noqa: B018  # made here
         logs = self.exponents * math.log(2.0) + weights.tops
         self.log_z: Float[Tensor, " b"] = logs.where(self.real, 0.0).sum(1)
         if n:
             place = torch.arange(b, device=lengths.device), (lengths - 1).clamp(min=0)
             ends = self.alphas[place].sum(-1).double().log()
             self.log_z += ends.where(lengths > 0, 0.0)
+
+    def _fill(self) -> None:
+        weights = self.weights
+        for t in range(1, weights.size[1]):
+            total = _product(self.alphas[:, t - 1], weights.source_at(t))
+            if weights.possible:
+                total = (total > 0).to(total.dtype)
+            self.latents[:, t], self.exponents[:, t], _ = settle(total)
+            after = _product(self.latents[:, t], weights.target_at(t))
+            self.alphas[:, t] = after * weights.nodes[:, t]
+
+    def _fill_by_kernels(self, both: bool) -> None:
+        from inout.kernels.lowrank.gpu import steps  # here: triton is only where GPUs are
+
+        weights = self.weights
+        nodes, source, target = weights.nodes, weights.source[0, 0], weights.target[0, 0]
+        given = nodes, source.mT.contiguous(), target.contiguous(), self.lengths
+        if both:
+            betas, ahead, latents, _ = self._empty_backward
+            steps.backwards(*given, ahead, latents, betas)
+            self.backward = betas, ahead, *_settled(latents)
+        steps.forwards(*given, self.alphas, self.latents)
+        # The kernels scale messages where they read them.
+        self.latents, self.exponents = _settled(self.latents)
+
+    @property
+    def _empty_backward(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Room for `backward`, with what the last position begins with."""
+        nodes = self.weights.nodes
+        betas, ahead = torch.empty_like(nodes), torch.empty_like(nodes)
+        betas[:, -1:], ahead[:, -1:] = 1.0, nodes[:, -1:]
+        return betas, ahead, torch.zeros_like(self.latents), torch.zeros_like(self.exponents)
 
     @cached_property
     def backward(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -98,20 +141,13 @@ class Messages:
         From the labels of each position on; the messages go to the step that leads there.
         """
         weights, n = self.weights, self.weights.size[1]
-        betas, ahead = torch.empty_like(weights.nodes), torch.empty_like(weights.nodes)
-        latents = torch.zeros_like(self.latents)
-        exponents = torch.zeros_like(self.exponents)
-        ahead[:, :1] = 0.0
-        for t in range(n - 1, -1, -1):
-            if t == n - 1:
-                betas[:, t] = 1.0
-            else:
-                before = _product(latents[:, t + 1], weights.source_at(t + 1).mT)
-                betas[:, t] = torch.where(self.real[:, t + 1, None], before, 1.0)
-            if t > 0:
-                torch.mul(betas[:, t], weights.nodes[:, t], out=ahead[:, t])
-                total = _product(ahead[:, t], weights.target_at(t).mT)
-                latents[:, t], exponents[:, t], _ = settle(total)
+        betas, ahead, latents, exponents = self._empty_backward
+        for t in range(n - 1, 0, -1):
+            total = _product(ahead[:, t], weights.target_at(t).mT)
+            latents[:, t], exponents[:, t], _ = settle(total)
+            before = _product(latents[:, t], weights.source_at(t).mT)
+            betas[:, t - 1] = torch.where(self.real[:, t, None], before, 1.0)
+            ahead[:, t - 1] = betas[:, t - 1] * weights.nodes[:, t - 1]
         return betas, ahead, latents, exponents
 
     def certain(self) -> Tensor:
@@ -163,6 +199,13 @@ class Messages:
         source = _outer(self.alphas, before, weights.source, slice(None, -1)) * weights.source
         target = _outer(out_of, ahead, weights.target, slice(1, None)) * weights.target
         return nodes.where(real[..., None], 0.0), source, target
+
+
+def _settled(messages: Float[Tensor, "b n r"]) -> tuple[Tensor, Tensor]:
+    """Messages and their exponents; there are none of position 0."""
+    found, exponents, _ = settle(messages)
+    exponents[:, 0] = 0.0
+    return found, exponents
 
 
 def _inverse(exponents: Tensor, like: Tensor) -> Tensor:

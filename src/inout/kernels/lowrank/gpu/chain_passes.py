@@ -16,19 +16,16 @@ from inout.kernels.lowrank.reference import reference_factored_chain
 from inout.kernels.math.precision import exact_products
 
 
-def inside(*given: Tensor) -> Messages:
+def inside(*given: Tensor, both: bool = False) -> Messages:
     """The messages of nodes, source and target, given with the lengths."""
     *potentials, lengths = given
     with exact_products(lengths):
-        return Messages(Weights(Potentials(*potentials)), lengths)
+        return Messages(Weights(Potentials(*potentials)), lengths, both=both)
 
 
 def inside_and_outside(*given: Tensor) -> Messages:
     """The messages of both directions."""
-    messages = inside(*given)
-    with exact_products(messages.lengths):
-        messages.backward  # noqa: B018  # made here
-    return messages
+    return inside(*given, both=True)
 
 
 def gradients(messages: Messages, weights: Tensor) -> tuple[Tensor, ...]:

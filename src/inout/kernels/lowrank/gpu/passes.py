@@ -11,6 +11,7 @@ from weakref import finalize
 import torch
 from jaxtyping import Int
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from inout.kernels.lowrank.passes import TorchPasses, tangents_of
 from inout.kernels.recording import SHELF, Recording, signature
@@ -130,14 +131,44 @@ class ScaledPasses:
         else:
             results = tuple(self.functions[1](self.chart, given))
         if self.fallback is not None:
-            exact = self.fallback.gradients(weights[self.bad].double())
-            for result, other in zip(results, exact, strict=True):
-                if len(result) == len(self.lengths):
-                    result[self.bad] = other.to(result)
-                else:
-                    result += other.to(result)
+            self._insert(results, self.fallback.gradients(weights[self.bad].double()))
         return results
 
+    def _insert(self, results: Sequence[Tensor], exact: Sequence[Tensor]) -> None:
+        """Puts the fallback's results in their places, or adds them to what elements share."""
+        for result, other in zip(results, exact, strict=True):
+            if len(result) == len(self.lengths):
+                result[self.bad] = other.to(result)
+            else:
+                result += other.to(result)
+
     def tangents(self, weights: Tensor, directions: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Hessian times the directions, and E[U]; by plain torch code."""
-        return tangents_of(type(self).reference, self.potentials, self.lengths, weights, directions)
+        """Hessian times the directions, and E[U]: the gradients in forward mode, in float64."""
+        if forward_ad._current_level >= 0:  # levels cannot be nested
+            reference = type(self).reference
+            return tangents_of(reference, self.potentials, self.lengths, weights, directions)
+        if self.dtype != torch.float64:
+            wide = self._wider(*(x.double() for x in self.potentials), self.lengths)
+            given = weights.double(), tuple(u.double() for u in directions)
+            return tuple(x.to(self.dtype) for x in wide.tangents(*given))
+        inside, gradients = self.functions
+        with torch.inference_mode(False), forward_ad.dual_level():
+            duals = [
+                forward_ad.make_dual(x.clone(), torch.where(x == -torch.inf, 0.0, u.detach()))
+                for x, u in zip(self.potentials, directions, strict=True)
+            ]
+            chart = inside(*duals, self.lengths)
+            found = [*gradients(chart, self._weights_that_fit(weights)), chart.log_z]
+            results = tuple(map(_tangent, found))
+        if self.fallback is not None:
+            own = (u[self.bad] if len(u) == len(self.lengths) else u for u in directions)
+            self._insert(results, self.fallback.tangents(weights[self.bad], tuple(own)))
+        return results
+
+
+def _tangent(dual: Tensor) -> Tensor:
+    primal, tangent = forward_ad.unpack_dual(dual)
+    if tangent is None:
+        return torch.zeros_like(primal)
+    # That of log Z would be NaN where nothing is possible.
+    return torch.where(primal > -torch.inf, tangent, 0.0)

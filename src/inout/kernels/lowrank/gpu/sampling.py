@@ -126,7 +126,7 @@ def sample_labels(chart: Messages, count: int, seed: int) -> Int[Tensor, "m b n"
     device = chart.alphas.device
     generator = torch.Generator(device=device).manual_seed(seed % 2**63)
     uniform = torch.rand((count, b, n, 2), generator=generator, device=device, dtype=torch.float64)
-    parts = torch.split(uniform, max(LOWRANK_DRAWS // (b * s), 1))
+    parts = torch.split(uniform, max(LOWRANK_DRAWS // max(b * s, 1), 1))
     return torch.cat([_labels(chart, part) for part in parts])
 
 

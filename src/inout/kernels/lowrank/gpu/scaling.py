@@ -8,8 +8,11 @@ from torch import Tensor
 
 
 def relative(values: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """(exp(values - top), top in float64), the largest over some dimensions; 0 if all are -inf."""
-    top = values.amax(dims, keepdim=True)
+    """(exp(values - top), top in float64), the largest over some dimensions; 0 if all are -inf.
+
+    Scales are constants to forward mode, here and below.
+    """
+    top = values.detach().amax(dims, keepdim=True)
     top = torch.where(top == -torch.inf, 0.0, top)
     return (values - top).exp(), top.squeeze(dims).double()
 
@@ -19,7 +22,7 @@ def settle(values: Float[Tensor, "*b k"]) -> tuple[Tensor, Tensor, Tensor]:
 
     Exact. A row of zeros has the exponent -inf, and so has one of subnormal numbers.
     """
-    top = values.amax(-1, keepdim=True)
+    top = values.detach().amax(-1, keepdim=True)
     mantissa, exponent = torch.frexp(top)
     some = top >= torch.finfo(values.dtype).tiny
     factor = torch.where(some, mantissa / top, 0.0)
