@@ -8,6 +8,7 @@ derivatives. Reverse and forward mode, and torch.func: `vmap` becomes a larger b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -214,6 +215,11 @@ class _Tangent(torch.autograd.Function):
         *second, expected = _apply(_Tangent, evaluation.again(), *batch.flat(share=False))
         results = *batch.apart(second, rest[:count]), expected.reshape(info.batch_size, -1)
         return results, tuple(0 for _ in results)
+
+
+for _own in (_LogPartition, _Gradient, _Tangent):
+    # torch binds the arguments by it at every call; finding it out takes longer.
+    _own.forward.__signature__ = signature(_own.forward)  # type: ignore[union-attr]
 
 
 def _tangents_with_graph(ctx: Any) -> tuple[list[Tensor], tuple[Tensor, ...]]:

@@ -44,7 +44,7 @@ class GpuArborescences:
         wide = max(16, 1 << (n - 1).bit_length())
         inverse.invert_kernel[(b,)](
             self.scores, self.lengths, self.scores.new_empty(b, wide, wide), chances, log_z, good,
-            n=n, SINGLE=self.single, H=16, N=wide, num_warps=max(wide // 8, 4),
+            n=n, SINGLE=self.single, H=16, N=wide, num_warps=8 if wide > 64 else 4,
         )  # fmt: skip
         return log_z, chances, good
 
