@@ -16,8 +16,9 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from inout._core.tracing import any_seen, is_transformed
+from inout.kernels.alignment import products
 from inout.kernels.alignment.blocks import Planes, finite
-from inout.kernels.limits import JOINER_BLOCK, JOINER_STEEP, JOINER_TINY
+from inout.kernels.limits import JOINER_BLOCK, JOINER_STEEP
 from inout.kernels.math.precision import exact_products
 
 
@@ -83,33 +84,28 @@ class _FromSum(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, encoder: Tensor, predictor: Tensor, labels: Tensor, blank: int) -> Planes:
-        given = (encoder, predictor)
-        tops = [finite(x.amax(-1, keepdim=True)) for x in given]
-        factors = [(x - top).exp_() for x, top in zip(given, tops, strict=True)]
-        sums = factors[0] @ factors[1].mT
-        lost = sums < JOINER_TINY.of(sums.dtype)
-        places = lost.nonzero()
-        logs = sums.masked_fill_(lost, torch.inf).log()
-        blanks = (encoder[..., blank, None] - tops[0]) + (predictor[..., blank, None] - tops[1]).mT
-        at_labels = encoder.gather(-1, labels[:, None].expand(-1, encoder.shape[1], -1)) - tops[0]
-        own = (predictor.gather(-1, labels[..., None]) - tops[1]).mT
-        planes = blanks.sub_(logs), at_labels.add_(own).sub_(logs)
+        kernels = _kernels(encoder)
+        planes, sums, scales = kernels.planes(encoder, predictor, labels, blank)
+        places = (sums == torch.inf).nonzero()
         for part in _blocks(places, encoder.shape[-1]):
             b, t, w = part.unbind(-1)
             logits, top, log = _rows(encoder, predictor, part)
             both = logits[:, blank, None], logits.gather(-1, labels[b, w][:, None])
             for plane, x in zip(planes, both, strict=True):
                 plane[b, t, w] = (x - top - log)[:, 0]
-        ctx.blank = blank
-        ctx.save_for_backward(encoder, predictor, labels, places, *factors, sums)
-        return planes
+        ctx.blank, ctx.kernels = blank, kernels
+        ctx.save_for_backward(encoder, predictor, labels, places, sums, *scales)
+        return planes  # type: ignore[no-any-return]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        encoder, predictor, labels, *_ = ctx.saved_tensors
+        encoder, predictor, labels, places, sums, *scales = ctx.saved_tensors
         if not torch.is_grad_enabled():
             with exact_products(encoder):
-                return *_gradients(ctx.saved_tensors, gradients, ctx.blank), None, None
+                given = (encoder, predictor, labels, sums, tuple(scales), gradients, ctx.blank)
+                results = ctx.kernels.gradients(*given)
+            _add_rows(results, encoder, predictor, places, gradients)
+            return *results, None, None
         with torch.enable_grad(), exact_products(encoder):  # there may be second derivatives
             # Aliases: if one input depends on the other, the caller's graph handles it.
             own = [x.view_as(x).requires_grad_() for x in (encoder, predictor)]
@@ -118,28 +114,30 @@ class _FromSum(torch.autograd.Function):
         return *found, None, None
 
 
-def _gradients(
-    saved: Sequence[Tensor], gradients: Sequence[Tensor], blank: int
-) -> tuple[Tensor, Tensor]:
-    """Those of encoder and predictor, given those of the planes."""
-    encoder, predictor, labels, places, *factors, sums = saved
-    of_blank, of_own = gradients
-    both = of_blank + of_own
-    ratio = both / sums  # 0 where digits were lost
-    of_encoder = (ratio @ factors[1]).mul_(factors[0]).neg_()
-    of_predictor = (ratio.mT @ factors[0]).mul_(factors[1]).neg_()
+def _kernels(encoder: Tensor) -> Any:
+    """What computes planes and gradients, but for what was lost."""
+    if not encoder.is_cuda:
+        return products
+    from inout.kernels.alignment.gpu import additive  # here, because triton is only where GPUs are
+
+    return additive
+
+
+def _add_rows(
+    totals: Sequence[Tensor],
+    encoder: Tensor,
+    predictor: Tensor,
+    places: Int[Tensor, "k 3"],
+    gradients: Sequence[Tensor],
+) -> None:
+    """Add the shares of symbols in some pairs to the gradients of encoder and predictor."""
     for part in _blocks(places, encoder.shape[-1]):
         b, t, w = part.unbind(-1)
         logits, top, log = _rows(encoder, predictor, part)
-        weight = both[b, t, w][:, None]
+        weight = (gradients[0] + gradients[1])[b, t, w][:, None]
         shares = (logits - top - log).exp_().mul_(-weight).masked_fill_(weight == 0, 0.0)
-        of_encoder.index_put_((b, t), shares, accumulate=True)
-        of_predictor.index_put_((b, w), shares, accumulate=True)
-    of_encoder[..., blank] += of_blank.sum(-1)
-    of_predictor[..., blank] += of_blank.sum(-2)
-    _add_by_label(of_encoder, labels, of_own)
-    of_predictor.scatter_add_(-1, labels[..., None], of_own.sum(-2)[..., None])
-    return of_encoder, of_predictor
+        totals[0].index_put_((b, t), shares, accumulate=True)
+        totals[1].index_put_((b, w), shares, accumulate=True)
 
 
 def _rows(encoder: Tensor, predictor: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -148,18 +146,3 @@ def _rows(encoder: Tensor, predictor: Tensor, places: Tensor) -> tuple[Tensor, T
     logits = encoder[b, t] + predictor[b, w]
     top = finite(logits.amax(-1, keepdim=True))
     return logits, top, finite((logits - top).exp_().sum(-1, keepdim=True).log())
-
-
-def _add_by_label(
-    totals: Float[Tensor, "b t v"], labels: Int[Tensor, "b w"], values: Float[Tensor, "b t w"]
-) -> None:
-    """Add values to the totals of their labels, those of equal labels in a fixed order."""
-    w = labels.shape[1]
-    place = torch.arange(w, device=labels.device)
-    same = labels[:, :, None] == labels[:, None]
-    first = place.where(same, w).amin(-1)  # where each label occurs first
-    sums = values @ (first[..., None] == place).to(values)
-    each = (-1, totals.shape[1], -1)
-    at = labels[:, None].expand(*each)
-    # Equal labels write the same numbers.
-    totals.scatter_(-1, at, totals.gather(-1, at) + sums.gather(-1, first[:, None].expand(*each)))
