@@ -120,9 +120,10 @@ class Messages:
         given = nodes, source.mT.contiguous(), target.contiguous(), self.lengths
         if both:
             betas, ahead, latents, _ = self._empty_backward
-            steps.backwards(*given, ahead, latents, betas)
+            steps.both_ways(*given, (self.alphas, self.latents), (ahead, latents, betas))
             self.backward = betas, ahead, *_settled(latents)
-        steps.forwards(*given, self.alphas, self.latents)
+        else:
+            steps.forwards(*given, self.alphas, self.latents)
         # The kernels scale messages where they read them.
         self.latents, self.exponents = _settled(self.latents)
 

@@ -10,6 +10,7 @@ numbers, whose errors are those of float32.
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -171,3 +172,29 @@ def backwards(
     for t in range(nodes.shape[1] - 1, 0, -1):
         steps.to_values(target, ahead[:, t], values[:, t])
         steps.to_labels(source, values[:, t], t - 1, ahead, betas)
+
+
+def both_ways(
+    nodes: Tensor,
+    source: Tensor,
+    target: Tensor,
+    lengths: Tensor,
+    forward: tuple[Tensor, Tensor],
+    backward: tuple[Tensor, Tensor, Tensor],
+) -> None:
+    """`forwards` and `backwards` on two streams: where one adds up or ends a step, the other reads.
+
+    They only share what they read.
+    """
+    given = nodes, source, target, lengths
+    if not nodes.is_cuda:  # but run by Triton's interpreter
+        backwards(*given, *backward)
+        forwards(*given, *forward)
+        return
+    current = torch.cuda.current_stream(nodes.device)
+    aside = torch.cuda.Stream(nodes.device)
+    aside.wait_stream(current)
+    with torch.cuda.stream(aside):
+        backwards(*given, *backward)
+    forwards(*given, *forward)
+    current.wait_stream(aside)
