@@ -94,9 +94,14 @@ def called(
     return call
 
 
+def may_be_transformed() -> bool:
+    """Whether torch.func or forward-mode differentiation follow anything now."""
+    return _functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
+
+
 def is_transformed(*tensors: Tensor) -> bool:
     """Whether torch.func or forward-mode differentiation follows what is computed from these."""
-    if _functorch.peek_interpreter_stack() is None and forward_ad._current_level < 0:
+    if not may_be_transformed():
         return False
     return any(_functorch.is_functorch_wrapped_tensor(x) or _has_tangent(x) for x in tensors)
 

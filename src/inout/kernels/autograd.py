@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from inout._core.errors import InoutError
-from inout._core.tracing import is_transformed
+from inout._core.tracing import is_transformed, may_be_transformed
 from inout.kernels.recording import freeing
 
 LogPartition = Callable[..., Tensor]
@@ -110,6 +110,20 @@ class _LogPartition(torch.autograd.Function):
         batch = _Larger.of(info.batch_size, in_dims[1:], tensors)
         log_z = _apply(_LogPartition, evaluation.again(), *batch.flat(share=True))
         return log_z.reshape(info.batch_size, -1), 0
+
+
+class _Plain(torch.autograd.Function):
+    """The same without torch.func and forward mode, which costs torch less time to set up."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, evaluation: Evaluation, lengths: Tensor | None, *potentials: Tensor
+    ) -> Tensor:
+        output = _LogPartition.forward(evaluation, lengths, *potentials)
+        _LogPartition.setup_context(ctx, (evaluation, lengths, *potentials), output)
+        return output
+
+    backward = staticmethod(_LogPartition.backward)
 
 
 class _Gradient(torch.autograd.Function):
@@ -375,7 +389,8 @@ def differentiable_log_partition(
         return _log_z(evaluation, lengths, potentials)
     if lengths is not None and lengths.is_inference():
         lengths = lengths.clone()  # autograd saves no inference tensors
-    result: Tensor = _apply(_LogPartition, evaluation, lengths, *potentials)
+    function = _LogPartition if may_be_transformed() else _Plain
+    result: Tensor = _apply(function, evaluation, lengths, *potentials)
     return result
 
 
