@@ -19,7 +19,7 @@ from torch import Tensor
 
 from benchmarks import problems
 from benchmarks.data import DataMissingError
-from benchmarks.gpu.peers import Peer, slogdet, torchaudio_rnnt
+from benchmarks.gpu.peers import Peer, slogdet, torch_ctc, torchaudio_rnnt
 from benchmarks.gpu.products import matrix_products
 from benchmarks.gpu.timing import in_turn, peak_bytes, synchronised
 from benchmarks.problems import Gradient, Problem, apart, furthest_apart
@@ -63,6 +63,30 @@ def _dependency_cases() -> Iterator[Case]:
             at_most_ms=bound,
             peer=None if projective else slogdet,
         )
+
+
+def _ctc_cases() -> Iterator[Case]:
+    """CTC: (batch, frames, labels of the target, symbols), and the bound in milliseconds."""
+    for shape, bound in (
+        ((32, 1000, 200, 1024), 0.8),
+        ((128, 512, 100, 32), 0.6),
+        ((256, 200, 40, 64), 0.4),
+    ):
+        yield Case(
+            partial(problems.ctc, 3, 33, 9, 7),
+            partial(problems.ctc, *shape),
+            at_most_ms=bound,
+            peer=torch_ctc,
+        )
+
+
+def _alignment_cases() -> Iterator[Case]:
+    """Lattices of moves in two directions: a transducer's two planes, and time warping."""
+    for small, large in (
+        (partial(problems.transducer, 3, 17, 5), partial(problems.transducer, 32, 500, 100)),
+        (partial(problems.warping, 3, 17, 12), partial(problems.warping, 32, 512, 512)),
+    ):
+        yield Case(small, large, compared=2)
 
 
 def _transducer_cases() -> Iterator[Case]:
@@ -129,6 +153,8 @@ CASES = (
     Case(lambda: problems.span_tree(3, 11, 4), lambda: problems.span_tree(32, 40, 64)),
     *_dependency_cases(),
     *_transducer_cases(),
+    *_ctc_cases(),
+    *_alignment_cases(),
 )
 
 

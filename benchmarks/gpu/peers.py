@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 import torch
 from torch import Tensor
+from torch.nn.functional import ctc_loss
 
 from benchmarks.dependency.peers import Slogdet
 from benchmarks.peers import peer
@@ -37,3 +38,17 @@ def torchaudio_rnnt() -> Peer | None:
 def slogdet() -> Peer:
     """The matrix-tree theorem by torch's determinant and its autograd."""
     return lambda problem: Slogdet(problem).gradient()
+
+
+def torch_ctc() -> Peer:
+    """torch's own CTC loss; its gradient is that of our log Z for inputs of a log-softmax only."""
+
+    def gradient(problem: Problem) -> tuple[Tensor, Gradient]:
+        scores, targets = problem.leaves()["log_probs"], problem.others["targets"]
+        b, t, _ = scores.shape
+        sizes = torch.full((b,), t), torch.full((b,), targets.shape[1])
+        log_z = -ctc_loss(scores.transpose(0, 1), targets, *sizes, reduction="none")
+        (found,) = torch.autograd.grad(log_z.sum(), scores)
+        return log_z.detach(), {"log_probs": found}
+
+    return gradient
