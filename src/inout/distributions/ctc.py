@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -13,8 +14,10 @@ from torch import Tensor
 
 from inout._core.checks import expect
 from inout._core.errors import ArgumentError
+from inout._core.tracing import is_readable
 from inout.distributions import arguments
 from inout.distributions.base import StructuredDistribution
+from inout.distributions.derivatives import Potentials
 from inout.distributions.paths import NO_EVENT, PathDistribution, Planes
 from inout.forest.labels import BlockLabels
 from inout.kernels.alignment import op
@@ -100,11 +103,15 @@ class CTC(PathDistribution):
         sizes = t, targets.shape[-1]
         self._set_sizes(batch_shape, sizes, lengths, target_lengths, tier, log_probs.device)
         self._set_event(batch_shape, t)
-        real = self._columns < self.target_lengths[..., None]
-        self.targets = arguments.checked_range("targets", targets.where(real, 0).long(), 0, v)
-        if bool(((self.targets == blank) & real).any()):
-            raise ArgumentError("targets", f"must not have the blank, {blank}, among them")
-        arguments.refuse_bad_values("log_probs", log_probs, self._real[..., None])
+        self.targets, blanks = targets.long(), targets == blank
+        if target_lengths is not None:
+            real = self._columns < self.target_lengths[..., None]
+            self.targets, blanks = self.targets.where(real, 0), blanks & real
+        if not _seem_right(log_probs, self.targets, blanks):
+            arguments.checked_range("targets", self.targets, 0, v)
+            if bool(blanks.any()):
+                raise ArgumentError("targets", f"must not have the blank, {blank}, among them")
+            arguments.refuse_bad_values("log_probs", log_probs, lambda: self._real[..., None])
         self.potentials = arguments.of_one_dtype({"log_probs": log_probs})
 
     @property
@@ -119,19 +126,24 @@ class CTC(PathDistribution):
     @property
     def _repeated(self) -> Bool[Tensor, "b u"]:
         """Which labels of the targets cannot follow the one before them without a blank."""
-        targets = self._flat_targets
-        before = torch.nn.functional.pad(targets[:, :-1], (1, 0), value=-1)
-        return (targets == before) | (self._columns == 0)
+        return _repeated_in(self._flat_targets)
 
     def _planes(self, values: Mapping[str, Inexact[Tensor, "*k b t v"]]) -> Planes:
-        table = values["log_probs"]
-        places = self._flat_targets[:, None].expand(*table.shape[:-1], -1)
-        none = table.new_zeros(*table.shape[:-2], 1, self.sizes[1])
-        return [table[..., self.blank, None], table.gather(-1, places), none]
+        return _planes_of(values["log_probs"], self._flat_targets, self.blank)
 
     def _masked(self, planes: Planes) -> Planes:
         blanks, labels, none = planes
         return [blanks, labels, none.masked_fill(self._repeated[:, None], -torch.inf)]
+
+    def _log_partition(self, potentials: Potentials) -> Float[Tensor, "*b"]:
+        if self.tier != "gpu":
+            return super()._log_partition(potentials)
+        lengths = (x.reshape(-1, 1) for x in (self.lengths, self.target_lengths))
+        given = torch.cat([*lengths, self._flat_targets], 1)
+        (scores,) = self._flat(potentials).values()
+        planes_of = partial(_weights_of, blank=self.blank)
+        found = op.ctc_log_partition(self.lattice, scores, given, self.blank, planes_of)
+        return found.reshape(self.batch_shape)
 
     def _moves_of(self, event: Int[Tensor, "*sb t"]) -> tuple[Tensor, Bool[Tensor, "*sb"]]:
         real = self._real
@@ -236,3 +248,36 @@ class CTC(PathDistribution):
     def frame_marginals(self) -> Float[Tensor, "*b t v"]:
         """Probability of every label at every frame; differentiable."""
         return self.marginals()["log_probs"]
+
+
+def _seem_right(scores: Tensor, targets: Int[Tensor, "*b u"], blanks: Bool[Tensor, "*b u"]) -> bool:
+    """Whether nothing is wrong with arguments on a GPU, which is waited for once; or unknown."""
+    if not (scores.is_cuda and scores.is_floating_point() and scores.numel() and targets.numel()):
+        return False
+    if not is_readable(scores, targets, blanks):
+        return False
+    largest, (low, high) = scores.detach().amax(), targets.aminmax()
+    lowest, highest, wrong = torch.stack([low, high, blanks.sum()]).tolist()
+    right = lowest >= 0 and highest < scores.shape[-1] and not wrong
+    return right and float(largest) < torch.inf
+
+
+def _repeated_in(targets: Int[Tensor, "b u"]) -> Bool[Tensor, "b u"]:
+    """Which labels are the one before them again, or the first."""
+    before = torch.nn.functional.pad(targets[:, :-1], (1, 0), value=-1)
+    return (targets == before) | (torch.arange(targets.shape[1], device=targets.device) == 0)
+
+
+def _planes_of(
+    table: Inexact[Tensor, "*k b t v"], targets: Int[Tensor, "b u"], blank: int
+) -> Planes:
+    """Scores of the blank, of the labels of the target, and of a label behind another."""
+    places = targets[:, None].expand(*table.shape[:-1], -1)
+    none = table.new_zeros(*table.shape[:-2], 1, targets.shape[1])
+    return [table[..., blank, None], table.gather(-1, places), none]
+
+
+def _weights_of(scores: Float[Tensor, "b t v"], targets: Int[Tensor, "b u"], blank: int) -> Planes:
+    """The planes of one batch, with what cannot follow at -inf."""
+    blanks, labels, none = _planes_of(scores, targets, blank)
+    return [blanks, labels, none.masked_fill(_repeated_in(targets)[:, None], -torch.inf)]

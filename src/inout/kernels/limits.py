@@ -184,6 +184,10 @@ ARBORESCENCE_FAR, ARBORESCENCE_TINY, ARBORESCENCE_HUGE = 300.0, 1e-140, 1e140
 # terms above TERMS would lose digits: such an element is eliminated word by word.
 ARBORESCENCE_GPU_WORDS, ARBORESCENCE_GPU_TERMS = 128, 1e3
 
+# CTC on a GPU. States of longer targets do not fit the registers of one program: they take the
+# slower way of all alignments.
+CTC_GPU_LANES = 4096
+
 # Transducers. Numbers of a block of joint outputs (16 MiB in float32). Sums of products of
 # exponentials below TINY may have lost digits: what underflowed in a factor is far below that.
 JOINER_BLOCK = 2**22

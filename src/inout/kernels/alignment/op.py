@@ -1,21 +1,22 @@
 """log Z over the paths of a lattice as a torch function, differentiable; best paths, samples.
 
-Planes [b rows columns] have size 1 in dimensions they do not depend on. On a GPU log Z is computed
-by plain torch code, and decoding on the CPU.
+Planes [b rows columns] have size 1 in dimensions they do not depend on. Best paths and samples of
+tensors on a GPU are found on the CPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from inout.kernels.alignment.cpu.passes import CpuPathPasses, CpuPaths
+from inout.kernels.alignment.gpu.passes import GpuCTCPasses, GpuPathPasses
 from inout.kernels.alignment.lattice import Lattice
 from inout.kernels.alignment.reference import reference_log_partition
 from inout.kernels.autograd import differentiable_log_partition, gradient_wanted
+from inout.kernels.tiers import choose_tier
 
 Planes = Sequence[Float[Tensor, "b _ _"]]
 Sizes = Int[Tensor, "b 2"]
@@ -24,17 +25,46 @@ Paths = Int[Tensor, "b p"]
 
 def log_partition(lattice: Lattice, planes: Planes, sizes: Sizes) -> Float[Tensor, " b"]:
     """log Z of each element; O(b n m) time, and memory if there will be gradients."""
-    if planes[0].is_cuda:
-        return reference_log_partition(lattice, planes, sizes)
     keep = gradient_wanted(*planes)
 
-    def make(*given: Tensor) -> CpuPathPasses:
-        return CpuPathPasses(lattice, given[:-1], given[-1], wanted=keep)
+    def make(*given: Tensor) -> CpuPathPasses | GpuPathPasses:
+        return _passes(lattice, given[:-1], given[-1], keep)
 
     def twin(*given: Tensor) -> Tensor:
         return reference_log_partition(lattice, given[:-1], given[-1])
 
     return differentiable_log_partition(make, twin, *planes, lengths=sizes)
+
+
+def _passes(
+    lattice: Lattice, planes: Planes, sizes: Sizes, wanted: bool
+) -> CpuPathPasses | GpuPathPasses:
+    """The passes for planes where they are."""
+    if choose_tier(planes[0].device) == "cpu":
+        return CpuPathPasses(lattice, planes, sizes, wanted=wanted)
+    return GpuPathPasses(lattice, planes, sizes, wanted=wanted)
+
+
+def ctc_log_partition(
+    lattice: Lattice,
+    scores: Float[Tensor, "b t v"],
+    sizes_and_targets: Int[Tensor, "b _"],
+    blank: int,
+    planes_of: Callable[[Tensor, Tensor], Planes],
+) -> Float[Tensor, " b"]:
+    """log Z of CTC on a GPU, without planes: frames, labels and targets [b 2+u] of each element.
+
+    `planes_of(scores, targets)` are those of the lattice.
+    """
+    keep = gradient_wanted(scores)
+
+    def make(own: Tensor, given: Tensor) -> GpuCTCPasses:
+        return GpuCTCPasses(lattice, own, given, blank, planes_of, wanted=keep)
+
+    def twin(own: Tensor, given: Tensor) -> Tensor:
+        return reference_log_partition(lattice, planes_of(own, given[:, 2:]), given[:, :2])
+
+    return differentiable_log_partition(make, twin, scores, lengths=sizes_and_targets)
 
 
 def best_paths(lattice: Lattice, planes: Planes, sizes: Sizes) -> Paths:
@@ -70,9 +100,8 @@ def shares(
 
 def expected_uses(lattice: Lattice, planes: Planes, sizes: Sizes) -> tuple[Tensor, ...]:
     """Expected number of uses of each entry of the planes."""
-    passes = CpuPathPasses(lattice, _on_cpu(planes), sizes.cpu(), wanted=True)
-    found = passes.gradients(torch.ones(len(sizes)))
-    return tuple(x.to(sizes.device) for x in found)
+    passes = _passes(lattice, [x.detach() for x in planes], sizes, True)
+    return passes.gradients(planes[0].new_ones(len(sizes)))
 
 
 def _on_cpu(planes: Planes) -> list[Tensor]:
