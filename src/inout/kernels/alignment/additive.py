@@ -8,6 +8,7 @@ may have been lost, because no symbol is likely for both, it is added up in logs
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from inspect import signature
 from typing import Any
 
 import torch
@@ -112,6 +113,10 @@ class _FromSum(torch.autograd.Function):
             planes = reference_planes(own[0], own[1], labels, ctx.blank)
             found = torch.autograd.grad(planes, own, gradients, create_graph=True)
         return *found, None, None
+
+
+# Which `apply` would otherwise make each time.
+_FromSum.forward.__signature__ = signature(_FromSum.forward)  # type: ignore[attr-defined]
 
 
 def _kernels(encoder: Tensor) -> Any:

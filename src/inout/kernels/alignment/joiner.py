@@ -7,6 +7,7 @@ the log-probabilities and once for the gradient, and nothing else of their size 
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import torch
@@ -74,7 +75,12 @@ class _FromLogits(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        found = _Gradient.apply(*ctx.saved_tensors, *gradients, ctx.blank)  # type: ignore[no-untyped-call]
+        logits, labels, *scales = ctx.saved_tensors
+        if torch.is_grad_enabled():  # there may be second derivatives
+            given = (logits, labels, *scales, *gradients, ctx.blank)
+            return _Gradient.apply(*given), None, None  # type: ignore[no-untyped-call]
+        kernels = _kernels(logits)
+        found = kernels.gradient(logits, labels, tuple(scales), gradients, ctx.blank)
         return found, None, None
 
 
@@ -105,6 +111,11 @@ class _Gradient(torch.autograd.Function):
             (first,) = torch.autograd.grad(planes, own[0], own[1:], create_graph=True)
             results = torch.autograd.grad(first, own, direction, create_graph=True)
         return results[0], None, None, None, *results[1:], None
+
+
+# Which `apply` would otherwise make each time.
+for _own in (_FromLogits, _Gradient):
+    _own.forward.__signature__ = signature(_own.forward)  # type: ignore[union-attr]
 
 
 def _kernels(logits: Tensor) -> Any:
