@@ -255,9 +255,9 @@ KERNELS = (
     Fault(
         "ctc-repeated-label-without-a-blank",
         file="distributions/ctc.py",
-        function="CTC._repeated",
-        text="(targets == before) | (self._columns == 0)",
-        instead="self._columns == 0",
+        function="_repeated_in",
+        text="(targets == before) | (torch.arange",
+        instead="(torch.arange",
         tests=(_CTC, "-k", "repeated or torch"),
     ),
     Fault(
