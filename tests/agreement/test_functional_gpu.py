@@ -26,21 +26,23 @@ N = 4
 
 
 def chain(x: Tensor) -> inout.StructuredDistribution:
-    return inout.LinearChain(x, x[0, :3] + x[-1, :3].T, lengths=lengths(x))
+    return inout.LinearChain(x, x[0, :3] + x[-1, :3].T, lengths=lengths(x), tier=tier(x))
 
 
 def moving_chain(x: Tensor) -> inout.StructuredDistribution:
-    return inout.LinearChain(x, x[:, 1:, :, None] - x[:, :-1, None], lengths=lengths(x))
+    return inout.LinearChain(
+        x, x[:, 1:, :, None] - x[:, :-1, None], lengths=lengths(x), tier=tier(x)
+    )
 
 
 def grammar(x: Tensor) -> inout.StructuredDistribution:
     left, right = x[0, 1:3].flatten()[:5], x[-1, :2].flatten()[1:]
     rules = x[0, 0, :2, None, None] + left[:, None] * right
-    return inout.PCFG(x[0, 1, :2], rules, x, lengths(x))
+    return inout.PCFG(x[0, 1, :2], rules, x, lengths(x), tier=tier(x))
 
 
 def projective(x: Tensor) -> inout.StructuredDistribution:
-    return inout.DependencyTree(x[..., :1] + x[..., 1:2].mT, x[..., 2], lengths(x))
+    return inout.DependencyTree(x[..., :1] + x[..., 1:2].mT, x[..., 2], lengths(x), tier=tier(x))
 
 
 def crossing(x: Tensor) -> inout.StructuredDistribution:
@@ -51,6 +53,11 @@ def crossing(x: Tensor) -> inout.StructuredDistribution:
 def lengths(x: Tensor) -> Tensor:
     """Ragged; the first is whole."""
     return torch.tensor([x.shape[1] - k % 3 for k in (0, 2, 1) * len(x)][: len(x)]).to(x.device)
+
+
+def tier(x: Tensor) -> str | None:
+    """Plain torch code on the CPU, where it can be: little is compiled there."""
+    return None if x.is_cuda else "reference"
 
 
 FAMILIES = [chain, moving_chain, grammar, projective, crossing]

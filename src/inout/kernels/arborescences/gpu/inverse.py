@@ -34,12 +34,12 @@ def invert_kernel(
     p_scores, p_lengths, p_inverse, p_chances, p_log_z, p_good, n,
     SINGLE: tl.constexpr, H: tl.constexpr, N: tl.constexpr,
 ):  # fmt: skip
-    """Fills P(arc) [b n+1 n], log Z and good [b]. `p_inverse` [b N N] is scratch."""
+    """Fills P(arc) [b n+1 n], log Z and good [b]. `p_inverse` [b 2 N N] is scratch."""
     b = tl.program_id(0).to(tl.int64)
     length = tl.load(p_lengths + b).to(tl.int32)
     p_scores += b * (n + 1) * n
     p_chances += b * (n + 1) * n
-    p_inverse += b * N * N
+    p_inverse += b * 2 * N * N
     minus_inf = float("-inf")
     o = tl.arange(0, N)
     m_word = o < length
@@ -66,15 +66,17 @@ def invert_kernel(
     b_pivots = tl.full([N], 1.0, dtype=tl.float64)
     for step in range(length - 1 if SINGLE else length):
         k = step + tl.where(step >= last, 1, 0)
+        # Whoever holds them writes down row and column k, by turns in one of two tables, so that
+        # nobody still reads what is overwritten.
+        p_own = p_inverse + step % 2 * N * N
+        m_cross = (o == k)[:, None] | (o == k)[None, :]
+        tl.store(p_own + o[:, None] * N + o[None, :], b_table, mask=m_cross)
+        tl.debug_barrier()
+        b_column = tl.load(p_own + o * N + k)
+        b_row = tl.load(p_own + k * N + o)
         m_left = (o > k) | (o == last)
-        b_row, b_sums = tl.reduce(
-            (tl.where((o == k)[:, None], b_table, 0.0), tl.where(m_left[:, None], b_table, 0.0)),
-            0,
-            add_both,
-        )
-        b_column = tl.sum(tl.where((o == k)[None, :], b_table, 0.0), axis=1)
         pivot, rooted = tl.reduce(
-            (tl.where(o == k, b_sums, 0.0), tl.where(o == k, b_root, 0.0)), 0, add_both
+            (tl.where(m_left, b_column, 0.0), tl.where(o == k, b_root, 0.0)), 0, add_both
         )
         if not SINGLE:
             pivot += rooted
@@ -87,9 +89,10 @@ def invert_kernel(
         b_root = tl.where(o == k, 0.0, b_root) + rooted * inverse * b_row
     # Rows are dependents now, and columns their heads.
     m_in = m_word & (o != last)
+    tl.debug_barrier()
     tl.store(p_inverse + o[:, None] * N + o[None, :], b_table)
     tl.debug_barrier()  # what is read below was written by other threads of this program
-    b_own = tl.where(m_in, tl.load(p_inverse + o * (N + 1)), 0.0)
+    b_own = tl.load(p_inverse + o * (N + 1), mask=m_in, other=0.0)
     total = 1.0
     b_below = b_own
     if SINGLE:

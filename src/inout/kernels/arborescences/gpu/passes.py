@@ -42,8 +42,9 @@ class GpuArborescences:
         log_z, chances = self.scores.new_empty(b), torch.empty_like(self.scores)
         good = torch.empty(b, dtype=torch.int32, device=self.scores.device)
         wide = max(16, 1 << (n - 1).bit_length())
+        scratch = self.scores.new_empty(b, 2, wide, wide)
         inverse.invert_kernel[(b,)](
-            self.scores, self.lengths, self.scores.new_empty(b, wide, wide), chances, log_z, good,
+            self.scores, self.lengths, scratch, chances, log_z, good,
             n=n, SINGLE=self.single, H=16, N=wide, num_warps=8 if wide > 64 else 4,
         )  # fmt: skip
         return log_z, chances, good
