@@ -27,7 +27,7 @@ from benchmarks.report import Agreement, Figure, say
 
 GIB = 2**30
 # Seconds after the start at which checks, and times, of more problems do not begin.
-CHECKED, TIMED = 120, 185
+CHECKED, TIMED = 110, 170
 # The CPU kernels of what is compared, as `inout warmup` names them.
 COMPARED = (
     "chain", "segments", "spans", "pcfg", "lowrank", "dependencies", "arborescences", "alignment",
