@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
+import zipfile
 
 import numpy as np
 import pytest
+
+from tests import seeds
 
 LABELS = ["-", "|", "a", "b", "c"]
 FRAMES = [0, 2, 2, 3, 0, 3, 1, 4, 4, 0]  # ab b | c, with a blank between both b
@@ -90,3 +94,44 @@ def test_what_it_refuses(run, speech, arguments, message):
     assert outcome.out == ""
     assert message in outcome.err
     assert outcome.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("seconds", [[0.02, 0.03], "short", 1j, math.nan, -1.0])
+def test_a_length_of_frames_must_be_one_number(run, speech, seconds):
+    scores = np.load("speech.npy")
+    np.savez("odd.npz", log_probs=scores, labels=LABELS, frame_seconds=seconds)
+    outcome = run("align", "odd.npz", "--text", "ab")
+    assert outcome.code == 2
+    assert "odd.npz: frame_seconds must be a positive number. Got" in outcome.err
+    np.savez("one.npz", log_probs=scores, labels=LABELS, frame_seconds=[0.5])
+    given = json.loads(run("align", "one.npz", "--text", "abb", "--json").out)
+    assert given["frame_seconds"] == 0.5
+
+
+@pytest.mark.parametrize("scale", [(), ("--probabilities",)])
+def test_a_frame_without_a_possible_label_is_named(run, speech, scale):
+    scores = np.load("chances.npy" if scale else "speech.npy")
+    scores[4] = 0 if scale else -np.inf
+    np.savez("dead.npz", log_probs=scores, labels=LABELS)
+    outcome = run("align", "dead.npz", "--text", "ab", *scale)
+    assert outcome.err == "dead.npz: all labels have probability 0 at frame 4\n"
+
+
+def test_damaged_files_are_refused(run, speech):
+    """Wherever a byte was changed, or the file was cut off: an answer or one line, no traceback."""
+    np.savez_compressed("whole.npz", log_probs=np.load("speech.npy"), labels=LABELS)
+    for name in ("whole.npz", "speech.npy"):
+        whole = (speech / name).read_bytes()
+        places = range(0, len(whole), 5 if seeds.exhaustive else 41)
+        spoilt = [
+            whole[:place] + bytes([whole[place] ^ 90]) + whole[place + 1 :] for place in places
+        ]
+        for content in (*spoilt, whole[: len(whole) // 2]):
+            (speech / f"bad-{name}").write_bytes(content)
+            outcome = run("align", f"bad-{name}", "--labels", "labels.txt", "--text", "ab")
+            assert outcome.code in (0, 2)
+            assert outcome.code == 0 or outcome.err.count("\n") == 1
+    with zipfile.ZipFile("notes.npz", "w") as file:
+        file.writestr("notes.txt", "no array")
+    outcome = run("align", "notes.npz", "--text", "ab")
+    assert "notes.npz: must have one array [frames labels]" in outcome.err

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
@@ -19,6 +21,11 @@ from inout.io.files import lines_of_file, read_bytes
 
 NAMES = ("log_probs", "emissions", "logits")
 SEPARATORS = ("|", " ", "▁")
+# What numpy raises for files that are cut off, damaged or none of its own.
+UNREADABLE = (
+    *(ValueError, SyntaxError, EOFError, OSError, RuntimeError, MemoryError),
+    *(tokenize.TokenError, zipfile.BadZipFile, zlib.error),
+)
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,10 @@ def read_emissions(
             raise FileError("probabilities must not be negative", file=file)
         with np.errstate(divide="ignore"):
             scores = np.log(scores)
+    dead = (scores == -np.inf).all(1)
+    if scores.shape[1] and dead.any():
+        frame = int(dead.argmax())
+        raise FileError(f"all labels have probability 0 at frame {frame}", file=file)
     names = tuple(lines_of_file(labels)) if labels else _labels(file, arrays)
     source = labels or file
     if len(names) != scores.shape[1]:
@@ -70,22 +81,31 @@ def read_emissions(
     if twice is not None:
         raise FileError(f"has the label {twice!r} twice", file=source)
     if seconds is None and "frame_seconds" in arrays:
-        seconds = float(arrays["frame_seconds"])
-        if not 0 < seconds < math.inf:
-            raise FileError(f"frame_seconds must be a positive number. Got {seconds}", file=file)
+        seconds = _seconds(file, arrays["frame_seconds"])
     return Emissions(scores, names, seconds)
 
 
 def _arrays(file: str) -> Mapping[str, NDArray[Any]]:
+    content = read_bytes(file)
     try:
-        found = np.load(BytesIO(read_bytes(file)), allow_pickle=False)
+        found = np.load(BytesIO(content), allow_pickle=False)
         if isinstance(found, np.ndarray):
             return {NAMES[0]: found}
-        return {name: found[name] for name in found.files}
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        arrays = {name: found[name] for name in found.files}
+        return {name: x for name, x in arrays.items() if isinstance(x, np.ndarray)}
+    except UNREADABLE as error:
         raise FileError("must be a .npz or .npy file of numpy, without objects", file=file) from (
             error
         )
+
+
+def _seconds(file: str, given: NDArray[Any]) -> float:
+    """The length of a frame."""
+    good = given.size == 1 and given.dtype.kind in "iuf"
+    if not (good and 0 < given.item() < math.inf):
+        wanted = "frame_seconds must be a positive number"
+        raise FileError(f"{wanted}. Got {given.tolist()!r:.80}", file=file)
+    return float(given.item())
 
 
 def _scores(file: str, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
@@ -96,8 +116,7 @@ def _scores(file: str, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float64
         wanted = f"must have one array [frames labels] called {NAMES[0]}"
         raise FileError(f"{wanted}. It has {names}", file=file)
     scores = arrays[tables[0]]
-    numbers = np.issubdtype(scores.dtype, np.number)
-    if scores.ndim != 2 or not numbers or np.iscomplexobj(scores):
+    if scores.ndim != 2 or scores.dtype.kind not in "iuf":
         shape = f"{scores.dtype} {list(scores.shape)}"
         raise FileError(f"{tables[0]} must be numbers [frames labels]. Got {shape}", file=file)
     result = scores.astype(np.float64)
