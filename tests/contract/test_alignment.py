@@ -402,6 +402,11 @@ def test_monotonic_alignment_search():
         Alignment(scores, scores[:, 0], mode="monotone")
 
 
+def test_columns_without_a_row_have_no_alignment():
+    d = Alignment(torch.zeros(2, 1, 2), lengths=[0, 0], target_lengths=[2, 0], mode="monotone")
+    assert d.log_prob(d.mode).tolist() == [-torch.inf, 0.0]
+
+
 def test_arguments_that_make_no_sense_are_refused():
     match, one = torch.zeros(3, 4), torch.tensor(0.0)
     for arguments, message in (

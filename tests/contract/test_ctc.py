@@ -161,6 +161,14 @@ def test_a_target_that_does_not_fit_has_no_event():
     assert ctc.mode.tolist() == [[-1, -1, -1], [1, 2, 3], [-1, -1, -1]]
 
 
+def test_targets_without_a_frame_have_probability_0():
+    """There is nothing to write of an event, and yet it is none; without targets it is one."""
+    d = CTC(torch.zeros(3, 2, 3), torch.tensor([[1], [1], [1]]), [0, 0, 2], [1, 0, 1])
+    assert_close(d.log_prob(d.mode).exp(), torch.tensor([0.0, 1.0, 1 / 3]))
+    assert d.parts(d.mode)["log_probs"].sum((1, 2)).tolist() == [0.0, 0.0, 2.0]
+    assert d.support.check(d.mode).tolist() == [False, True, True]
+
+
 def test_targets_that_make_no_sense_are_refused(unchecked):
     outputs = torch.zeros(2, 4, 3)
     for targets, message in (

@@ -194,8 +194,9 @@ class PathDistribution(StructuredDistribution):
         arguments.refuse_misfits(f"{self.event_name}s", event, wanted, len(self.event_shape))
         samples = event.shape[: max(event.ndim - len(wanted), 0)]
         event = event.expand(*samples, *wanted).long().where(self._real_entries, NO_EVENT)
-        none = (event == NO_EVENT).all(-1) & self._real_entries.any(-1)
         moves, wrong = self._moves_of(event)
+        # Without rows, say, there is nothing to write, even if there are columns and so no event.
+        none = (event == NO_EVENT).all(-1) & (self._real_entries.any(-1) | wrong)
         if any_seen(wrong & ~none):
             raise ArgumentError(
                 "event", f": must be {self._wanted}. Number {_first(wrong & ~none)} is not"
