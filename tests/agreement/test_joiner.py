@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.autograd import grad
 
 from inout.kernels.alignment import additive, blocks, joiner
+from inout.nn import RNNTLoss
 from tests.agreement.joint_outputs import KINDS, joint_outputs, sums
 from tests.oracle.joiner import planes, weighted
 from tests.support import assert_close
@@ -145,3 +146,22 @@ def test_only_one_part_may_need_a_gradient():
 def _by_logits(encoder: Tensor, predictor: Tensor, labels: Tensor, blank: int):
     logits = encoder[:, :, None] + predictor[:, None]
     return planes(logits, labels[:, None].expand(logits.shape[:-1]), blank)
+
+
+def test_lost_digits_inside_transforms():
+    """No symbol is likely for both: exact sums also where torch.func hides the values."""
+    encoder, predictor = torch.zeros(2, 3, 4, dtype=F64), torch.zeros(2, 3, 4, dtype=F64)
+    encoder[0, :, 1], predictor[0, :, 2], predictor[0, :, 1] = 2000.0, 2000.0, -2000.0
+    loss, targets = RNNTLoss(blank=0, reduction="sum"), torch.tensor([2, 3])
+
+    def own(e: Tensor, p: Tensor) -> Tensor:
+        return loss.additive(e[None], p[None], targets[None])
+
+    def whole(e: Tensor, p: Tensor) -> Tensor:
+        return loss((e[:, None] + p[None])[None], targets[None])
+
+    wanted = torch.stack([whole(e, p) for e, p in zip(encoder, predictor, strict=True)])
+    assert_close(torch.func.vmap(own)(encoder, predictor), wanted)
+    found, gradients = (torch.func.grad(f, (0, 1))(encoder[0], predictor[0]) for f in (own, whole))
+    for x, y in zip(found, gradients, strict=True):
+        assert_close(x, y)

@@ -407,6 +407,11 @@ def test_columns_without_a_row_have_no_alignment():
     assert d.log_prob(d.mode).tolist() == [-torch.inf, 0.0]
 
 
+def test_one_column_has_one_monotone_alignment():
+    for tier in ("cpu", "reference"):
+        assert Alignment(torch.zeros(3, 1), mode="monotone", tier=tier).log_partition() == 0
+
+
 def test_arguments_that_make_no_sense_are_refused():
     match, one = torch.zeros(3, 4), torch.tensor(0.0)
     for arguments, message in (

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from inout._core.tracing import any_seen, is_transformed
+from inout._core.tracing import is_in_torch_func, is_readable, is_transformed
 from inout.kernels.alignment import products
 from inout.kernels.alignment.blocks import Planes, finite
 from inout.kernels.limits import JOINER_BLOCK, JOINER_STEEP
@@ -47,7 +47,9 @@ def reference_planes(encoder: Tensor, predictor: Tensor, labels: Tensor, blank: 
     sums = factors[0] @ factors[1].mT
     lost = sums.detach() < JOINER_STEEP.of(sums.dtype)
     log_z = torch.where(lost, 1.0, sums).log() + tops[0] + tops[1].mT
-    if any_seen(lost):
+    if not is_readable(lost):  # which pairs need it is unknown, so all are added up
+        log_z = torch.where(lost, _log_z(encoder[:, :, None] + predictor[:, None]), log_z)
+    elif lost.any():
         log_z = _with_rows(log_z, encoder, predictor, lost)
     own = predictor.gather(-1, labels[..., None])[..., 0]
     # Indexing, unlike `gather`, adds up gradients in a fixed order on a GPU.
@@ -60,19 +62,26 @@ def reference_planes(encoder: Tensor, predictor: Tensor, labels: Tensor, blank: 
 def _with_rows(log_z: Tensor, encoder: Tensor, predictor: Tensor, lost: Tensor) -> Tensor:
     """log Z with exact values where digits were lost."""
     places = lost.nonzero()
-    exact = [
-        checkpoint(_log_z_of_rows, encoder, predictor, own, use_reentrant=False)
-        for own in _blocks(places, encoder.shape[-1])
-    ]
+    if is_in_torch_func(encoder, predictor):  # which has no place for checkpoints
+        exact = [_log_z_of_rows(encoder, predictor, places)]
+    else:
+        exact = [
+            checkpoint(_log_z_of_rows, encoder, predictor, own, use_reentrant=False)
+            for own in _blocks(places, encoder.shape[-1])
+        ]
     return log_z.index_put(tuple(places.unbind(-1)), torch.cat(exact))
 
 
 def _log_z_of_rows(encoder: Tensor, predictor: Tensor, places: Tensor) -> Tensor:
     """log Z of some pairs (element, frame, symbol)."""
     b, t, w = places.unbind(-1)
-    logits = encoder[b, t] + predictor[b, w]
+    return _log_z(encoder[b, t] + predictor[b, w])
+
+
+def _log_z(logits: Tensor) -> Tensor:
+    """logsumexp; 0 where all are -inf."""
     dead = (logits.detach() == -torch.inf).all(-1, keepdim=True)
-    return torch.where(dead, 0.0, logits).logsumexp(-1).where(~dead[:, 0], 0.0)
+    return torch.where(dead, 0.0, logits).logsumexp(-1).where(~dead[..., 0], 0.0)
 
 
 def _blocks(places: Int[Tensor, "k 3"], v: int) -> Iterator[Tensor]:

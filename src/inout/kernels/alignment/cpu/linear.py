@@ -97,7 +97,8 @@ def weigh(grid, b, s, row, low, kept):
         else:
             own = kept.weights[row, p, :lanes]
         offset = grid.offsets[p]
-        if slope + offset[5] == 0 and 0 <= s - offset[0] < n + offset[2]:  # one number for all
+        low_lane, high_lane = grids.reach(offset, s, n, m, slope)
+        if slope + offset[5] == 0 and (low_lane, high_lane) == (first, last):  # one number for all
             mantissa, kept.tops[p] = exponential(grid.planes[p][b, (s - offset[0]) * offset[4]])
             grids.fill(mantissa, own)
             continue
