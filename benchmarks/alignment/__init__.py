@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import problems
-from benchmarks.alignment.peers import TorchCTC, rnnt_peer, search_peer, soft_dtw_peer
+from benchmarks.alignment.peers import TorchCTC, of_logits, rnnt_peer, search_peer, soft_dtw_peer
 from benchmarks.problems import Problem, apart, furthest_apart
 from benchmarks.report import Agreement, Figure
 from benchmarks.timing import alternate
@@ -69,7 +69,7 @@ def check(state: State) -> Iterator[Agreement]:
         wide = problem.to(torch.float64)
         (log_z, gradient), (truth, slopes) = problem.gradient(), TorchCTC(wide).gradient()
         yield Agreement(f"log Z, {problem.name}: torch in float64", apart(log_z, truth), 1e-5)
-        off = furthest_apart(_of_logits(problem, gradient), _of_logits(wide, slopes))
+        off = furthest_apart(of_logits(problem, gradient), of_logits(wide, slopes))
         yield Agreement(f"gradient by logits, {problem.name}: torch in float64", off, 1e-5)
     small = problems.warping(*SMALL)
     (log_z, gradient), (truth, slopes) = small.gradient(), small.to(torch.float64).gradient()
@@ -105,12 +105,6 @@ def _searched(problem: Problem) -> tuple[Tensor, Tensor]:
     """What the package takes: scores, columns first, and a mask."""
     scores = problem.potentials["match"].mT.contiguous()
     return scores, torch.ones_like(scores)
-
-
-def _of_logits(problem: Problem, gradient: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The gradient by the inputs of a log-softmax: torch's is only right for these."""
-    found, scores = gradient["log_probs"], problem.potentials["log_probs"]
-    return {"log_probs": found - scores.exp() * found.sum(-1, keepdim=True)}
 
 
 def measure(state: State) -> Iterator[Figure]:

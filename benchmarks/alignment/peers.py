@@ -35,6 +35,13 @@ class TorchCTC:
         return log_z.detach(), {"log_probs": found}
 
 
+def of_logits(problem: Problem, gradient: Gradient) -> Gradient:
+    """The gradient by the inputs of a log-softmax: torch's is only right for these."""
+    found = gradient["log_probs"]
+    scores = problem.potentials["log_probs"].to(found)
+    return {"log_probs": found - scores.exp() * found.sum(-1, keepdim=True)}
+
+
 @cache
 def soft_dtw_peer() -> Callable[[Problem], tuple[Tensor, Gradient]] | None:
     """pysdtw's log Z and gradient of a problem of time warping; None if it is not installed."""

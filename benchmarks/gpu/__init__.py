@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import problems
+from benchmarks.alignment.peers import of_logits
 from benchmarks.data import DataMissingError
 from benchmarks.gpu.peers import Peer, slogdet, torch_ctc, torchaudio_rnnt
 from benchmarks.gpu.products import matrix_products
@@ -46,7 +47,8 @@ class Case:
     at_most_gib: float | None = None
     compared: int | None = None  # elements whose log Z the CPU computes in float64; None: all
     peer: Callable[[], Peer | None] | None = None  # another library's function, None if it lacks
-    same_gradient: bool = True  # whether the peer's is that of log Z for any scores
+    # What is compared of both gradients: torch's of CTC is right by the inputs of a log-softmax.
+    compare: Callable[[Problem, Gradient], Gradient] = lambda _, gradient: gradient
 
 
 def _dependency_cases() -> Iterator[Case]:
@@ -78,7 +80,7 @@ def _ctc_cases() -> Iterator[Case]:
             partial(problems.ctc, *shape),
             at_most_ms=bound,
             peer=torch_ctc,
-            same_gradient=False,
+            compare=of_logits,
         )
 
 
@@ -239,9 +241,8 @@ def _check_small(case: Case) -> Iterator[Agreement]:
     if case.peer and (peer := case.peer()):
         theirs, slopes = peer(problem.to("cuda"))
         yield Agreement(f"log Z, {problem.name}: peer", apart(log_z, theirs), 1e-4)
-        if case.same_gradient:
-            off = furthest_apart(gradient, slopes)
-            yield Agreement(f"gradient, {problem.name}: peer", off, 1e-3)
+        off = furthest_apart(case.compare(problem, gradient), case.compare(problem, slopes))
+        yield Agreement(f"gradient, {problem.name}: peer", off, 1e-3)
 
 
 def _check_large(problem: Problem, compared: int | None) -> Agreement:

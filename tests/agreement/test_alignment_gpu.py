@@ -178,7 +178,7 @@ def monotone(scores: Tensor, **options: Any) -> Alignment:
 
 
 def warping(scores: Tensor, **options: Any) -> Alignment:
-    return Alignment.dtw(scores[..., :3], 0.5, [6, 5, 3], [3, 2, 1], **options)
+    return Alignment.dtw(-scores[..., :3], 0.5, [6, 5, 3], [3, 2, 1], **options)  # costs
 
 
 FAMILIES = {f.__name__: f for f in (ctc, rnnt, affine, local, monotone, warping)}
