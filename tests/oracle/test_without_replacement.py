@@ -68,7 +68,7 @@ def test_derivations_of_random_forests(seed: int) -> None:
     for root in {forest.num_items - 1, forest.num_items // 2, 0}:
         scores = {tuple(tree.edges): tree.weight for tree in trees[root]}
         if inside[root] > -math.inf and len(scores) < 3000:
-            problem = forest_kernel.ForestChoices(*forest.arrays, inside, root)
+            problem = forest_kernel.ForestChoices(forest.arrays, inside, root)
             check_leaves(forest_kernel.search, problem, width, scores, seed)
 
 
