@@ -250,7 +250,7 @@ KERNELS = (
         function="sample",
         text="shares[b, k, cell] if moves[k, TARGET] == layer else 0.0",
         instead="shares[b, k, cell]",
-        tests=(_CTC, "-k", "samples_have"),
+        tests=(_ALIGNMENT, "-k", "samples_have"),
     ),
     Fault(
         "ctc-repeated-label-without-a-blank",
@@ -489,7 +489,7 @@ ABOVE = (
         function="_Search._joined",
         text="not (is_filter or variables.isdisjoint(self.existential))",
         instead="False",
-        tests=("tests/oracle/test_folding.py", "-k", "random"),
+        tests=("tests/oracle/test_folding.py", "-k", "filters or random"),
     ),
     Fault(
         "deduction-join-loses-the-last-key",

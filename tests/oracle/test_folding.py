@@ -150,6 +150,14 @@ def test_programs_by_hand(name: str):
     assert folded.folded().text.splitlines()[1:] == folded.text.splitlines()[1:]
 
 
+def test_what_only_filters_know_is_not_summed():
+    program = Program("goal += ?y(I,K) * ?y(I,J) * x(_,A).")
+    folded = program.folded()
+    assert len(folded.parsed.rules) > 1
+    facts = {"x": {(0, 1): 0.5}, "y": {(0, 1): 0.0, (1, 0): 0.0}}
+    assert folded.ground(facts).count() == program.ground(facts).count() == 1
+
+
 def test_a_program_without_long_rules_stays_as_it_is():
     program = programs.load("hmm")
     folded = program.folded()
