@@ -23,17 +23,9 @@ class CpuFactoredGrammarPasses(FactoredPasses):
     reference = staticmethod(reference_factored_grammar)
     chart_of = GrammarChart
 
-    def __init__(
-        self,
-        root: Tensor,
-        head: Tensor,
-        left: Tensor,
-        right: Tensor,
-        words: Tensor,
-        lengths: Tensor,
-    ) -> None:
-        arrays = (x.detach().contiguous().numpy() for x in (root, head, left, right, words))
-        given = Potentials(*arrays)
+    def __init__(self, *potentials_and_lengths: Tensor) -> None:
+        *potentials, lengths = potentials_and_lengths
+        given = Potentials(*(x.detach().contiguous().numpy() for x in potentials))
         self.lengths = lengths.contiguous().numpy()
         self.dtype = given.words.dtype
         real = np.arange(given.words.shape[1]) < self.lengths[:, None]
