@@ -105,6 +105,16 @@ def test_a_share_at_its_limit(dtype):
         assert accepted(d) == good
 
 
+@pytest.mark.parametrize("exponent", [1023, 1024, 1025, 3072, 5120])
+def test_nothing_comes_from_a_dead_step(exponent):
+    """The first step of a warping path is to both: a step over one of them is dead."""
+    match = torch.zeros(1, 3, 3, dtype=F64)
+    match[0, 0, 0] = -exponent * math.log(2)
+    d = Alignment(match, mode="warping")
+    assert accepted(d)
+    assert_close(d.log_partition(), match[:, 0, 0] + math.log(13))
+
+
 @pytest.mark.parametrize("kind", ["ctc", "rnnt", "warping", "global", "local"])
 @pytest.mark.parametrize("spread", [1.0, 20.0, 200.0, 1e4])
 @pytest.mark.few(6)

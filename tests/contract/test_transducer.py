@@ -224,6 +224,13 @@ def test_windows():
         whole.windows(1)
 
 
+def test_windows_of_no_frames():
+    starts, none = torch.zeros(2, 0, dtype=torch.long), torch.zeros(2, 2, dtype=torch.long) + 1
+    for targets, truth in ((none[:, :0], 0.0), (none, -torch.inf)):
+        d = RNNT.from_logits(torch.zeros(2, 0, 1, 3), targets, starts=starts)
+        assert d.log_partition().tolist() == [truth, truth]
+
+
 def test_arguments_that_make_no_sense_are_refused(unchecked):
     logits, targets, *sizes = outputs(9)
     with pytest.raises(ArgumentError, match=r"^targets must not have the blank"):

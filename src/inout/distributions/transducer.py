@@ -354,4 +354,4 @@ def _places(
     expect(arguments.is_integer(starts), "starts", "must be integers", starts.dtype)
     expect(w <= u + 1, "logits", f"must have windows of at most {u + 1} symbols", w)
     arguments.checked_range("starts", starts, 0, u + 2 - w)
-    return starts.reshape(-1, t, 1).long() + torch.arange(w, device=starts.device)
+    return starts.reshape(batch_shape.numel(), t, 1).long() + torch.arange(w, device=starts.device)

@@ -121,7 +121,8 @@ def measure(moves, s, low, kept, factors):
     scale = scale if scale > -np.inf else 0.0
     for k in range(moves.shape[0]):
         own = -np.inf
-        if s >= moves[k, STEPS]:
+        # Nothing comes from a dead step; its exponent, 0, may be far above: power is for e <= 0.
+        if s >= moves[k, STEPS] and kept.peaks[(s - moves[k, STEPS]) % 3] > -np.inf:
             weight = kept.tops[moves[k, FIRST]] + kept.tops[moves[k, SECOND]]
             own = kept.scales[(s - moves[k, STEPS]) % 3] + weight - scale
         small = low if own > -np.inf else 0.0
