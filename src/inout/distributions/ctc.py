@@ -245,10 +245,6 @@ class CTC(PathDistribution):
             start.where(found, NO_EVENT), stop.where(found, NO_EVENT), chances.where(found, 0.0)
         )
 
-    def frame_marginals(self) -> Float[Tensor, "*b t v"]:
-        """Probability of every label at every frame; differentiable."""
-        return self.marginals()["log_probs"]
-
 
 def _seem_right(scores: Tensor, targets: Int[Tensor, "*b u"], blanks: Bool[Tensor, "*b u"]) -> bool:
     """Whether nothing is wrong with arguments on a GPU, which is waited for once; or unknown."""
